@@ -1,0 +1,182 @@
+"""The one operation: attention of queries over keys.
+
+With coordinates q of a query and k_i, values v_i and sample weights s_i of the keys,
+
+    l_i(q) = log s_i + log K(|q - k_i|)        log-weights
+    w_i(q) = exp l_i(q) / sum_j exp l_j(q)     attention weights
+    f(q)   = sum_i w_i(q) v_i                  the mean
+
+`attend` returns f and what else statistics need of the sums; `attend_weights` the weights
+themselves. How the sums are computed is the engines' business and changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from skattn.attention._dense import dense_sums
+from skattn.attention._far import far_sums
+from skattn.attention._merge import Sums
+from skattn.attention._request import Request, Resources
+from skattn.attention._weights import dense_weights, top_weights
+from skattn.geometry import Own, rounded_center
+from skattn.kernels import Kernel
+
+__all__ = ["Attended", "Resources", "attend", "attend_weights"]
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Attended:
+    """What attention returns for each query.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_queries, n_outputs)
+        Weighted mean of the values, within their range.
+    log_normalizer : ndarray of shape (n_queries,)
+        log of the sum of s_i K(|q - k_i|); -inf outside the support.
+    own_weight : ndarray of shape (n_queries,)
+        Attention weight of the query's own keys (degree 0: the leverage).
+    squares : ndarray of shape (n_queries,) or None
+        Sum of squared attention weights, where it was asked for.
+    outside : ndarray of shape (n_queries,) of bool
+        Queries without a key in the support: their weight went to the nearest key, shared
+        among ties.
+    """
+
+    mean: Array
+    log_normalizer: Array
+    own_weight: Array
+    squares: Array | None
+    outside: NDArray[np.bool_]
+
+
+def attend(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    kernel: Kernel,
+    log_weights: Array,
+    *,
+    own: Own | None = None,
+    squares: bool = False,
+    resources: Resources = Resources(),
+) -> Attended:
+    """Attention of queries over keys.
+
+    Parameters
+    ----------
+    queries : ndarray of shape (n_queries, n_features)
+        Coordinates: centred and divided by the bandwidth, at most 1e100 in absolute value.
+    keys : ndarray of shape (n_keys, n_features)
+        Coordinates of the keys.
+    values : ndarray of shape (n_keys, n_outputs)
+        Their values, finite, of any size.
+    kernel : Kernel
+        What weight a distance earns.
+    log_weights : ndarray of shape (n_keys,)
+        Logarithms of the sample weights, finite.
+    own : Own, default=None
+        The keys that are each query's own, and how much of their weight stays. At least one key
+        must stay for every query.
+    squares : bool, default=False
+        Whether to sum squared weights too.
+    resources : Resources, default=Resources()
+        Threads, size of blocks and precision allowed.
+
+    Returns
+    -------
+    Attended
+        The mean, and what else was asked for.
+    """
+    unit, values_unit = _unit_values(values)
+    largest = log_weights.max()
+    request = Request(queries, keys, values_unit, kernel, log_weights - largest, own, squares)
+    sums = dense_sums(request, resources)
+    hard = _unresolved(sums, request, resources.dtype)
+    if hard.size and resources.dtype == np.float32:
+        double = replace(resources, dtype=np.dtype(np.float64))
+        sums.write(hard, dense_sums(request.take(hard), double))
+        hard = _unresolved(sums, request, double.dtype)
+    if hard.size:
+        sums.write(hard, far_sums(request.take(hard), resources))
+    with np.errstate(divide="ignore"):
+        log_normalizer = sums.log_shift + np.log(sums.denominator) + largest
+    return Attended(
+        mean=unit.restore(sums.numerator / sums.denominator[:, None]),
+        log_normalizer=log_normalizer,
+        own_weight=sums.own / sums.denominator,
+        squares=sums.squares / sums.denominator**2 if squares else None,
+        outside=np.isneginf(log_normalizer),
+    )
+
+
+def _unresolved(sums: Sums, request: Request, dtype: np.dtype) -> NDArray[np.intp]:
+    """Queries whose sums underflow or rounding may have spoilt."""
+    least = request.kernel.trusted_normalizer(dtype)
+    if request.squares:  # squared weights underflow at half the exponent
+        least = least**0.5
+    return np.flatnonzero(sums.denominator < least)
+
+
+def attend_weights(
+    queries: Array,
+    keys: Array,
+    kernel: Kernel,
+    log_weights: Array,
+    *,
+    own: Own | None = None,
+    top_k: int | None = None,
+    resources: Resources = Resources(),
+) -> tuple[Array | csr_array, NDArray[np.bool_]]:
+    """The attention weights of queries over keys.
+
+    Parameters
+    ----------
+    queries, keys, kernel, log_weights, own, resources
+        As for `attend`.
+    top_k : int, default=None
+        How many of the largest weights of each query to return; None for all.
+
+    Returns
+    -------
+    weights : ndarray or csr_array of shape (n_queries, n_keys)
+        Rows sum to 1; with `top_k`, a sparse array of the largest entries, not renormalised.
+    outside : ndarray of shape (n_queries,) of bool
+        Queries without a key in the support.
+    """
+    nothing = np.empty((len(keys), 0))
+    request = Request(queries, keys, nothing, kernel, log_weights - log_weights.max(), own)
+    if top_k is None:
+        return dense_weights(request, resources)
+    return top_weights(request, top_k, resources)
+
+
+@dataclass(frozen=True)
+class _Unit:
+    """Values as ``(center + unit value) * 2**exponent``.
+
+    Sums of unit values neither overflow nor lose digits to what the values have in common.
+    """
+
+    center: Array
+    exponent: NDArray[np.intc]
+    low: Array
+    high: Array
+
+    def restore(self, mean: Array) -> Array:
+        return np.ldexp(np.clip(self.center + mean, self.low, self.high), self.exponent)
+
+
+def _unit_values(values: Array) -> tuple[_Unit, Array]:
+    exponent = np.frexp(np.abs(values).max(axis=0))[1]
+    scaled = np.ldexp(values, -exponent)
+    center = rounded_center(scaled)
+    unit = _Unit(center, exponent, scaled.min(axis=0), scaled.max(axis=0))
+    return unit, scaled - center

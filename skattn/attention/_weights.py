@@ -1,0 +1,132 @@
+"""Reading the attention weights themselves: all of them, or the largest of each query."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from skattn.attention._blocks import WeightBlocks
+from skattn.attention._far import far_weights
+from skattn.attention._request import Request, Resources
+from skattn.attention._threads import run_blocks
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Weights below are what underflow was clamped to, not weights.
+_NEGLIGIBLE = 1e-300
+
+
+def dense_weights(request: Request, resources: Resources) -> tuple[Array, NDArray[np.bool_]]:
+    """Attention weights of all keys, and which queries are outside every support.
+
+    Memory O(n_queries * n_keys), the result.
+    """
+    weights = np.zeros((len(request.queries), len(request.keys)))
+
+    def run(row_blocks: Sequence[slice]) -> None:
+        for rows in row_blocks:
+            weights[rows] = reader.block(rows)
+
+    reader = _Reader(request)
+    run_blocks(run, _row_blocks(request, resources), resources.n_threads)
+    outside = np.zeros(len(weights), dtype=bool)
+    hard = np.flatnonzero(~reader.resolved)
+    for far in far_weights(request.take(hard), resources):
+        rows = hard[far.rows]
+        weights[rows] = 0.0
+        weights[rows[far.queries], far.keys] = far.weights
+        outside[rows] = np.isneginf(far.log_shift)
+    weights /= weights.sum(axis=1, keepdims=True)
+    return weights, outside
+
+
+def top_weights(
+    request: Request, top_k: int, resources: Resources
+) -> tuple[csr_array, NDArray[np.bool_]]:
+    """The `top_k` largest attention weights of each query, and which are outside every support.
+
+    Rows hold at most `top_k` positive entries, largest first, equal ones in the order of the
+    keys; they are not renormalised. Memory O(n_queries * top_k) besides the blocks.
+    """
+    reader = _Reader(request)
+    n_queries, n_keys = len(request.queries), len(request.keys)
+    largest = np.zeros((n_queries, top_k))
+    columns = np.zeros((n_queries, top_k), dtype=np.intp)
+
+    def write(rows: slice | Indices, block: _Entries, totals: Array) -> None:
+        queries, keys, weights = block
+        order = np.lexsort((keys, -weights, queries))
+        queries, keys, weights = queries[order], keys[order], weights[order]
+        rank = np.arange(len(queries)) - np.searchsorted(queries, queries)
+        kept = rank < top_k
+        position = (_absolute(rows)[queries[kept]], rank[kept])
+        largest[position] = weights[kept] / totals[queries[kept]]
+        columns[position] = keys[kept]
+
+    def run(row_blocks: Sequence[slice]) -> None:
+        for rows in row_blocks:
+            weights = reader.block(rows)
+            totals = np.where(reader.resolved[rows], weights.sum(axis=1), 1.0)
+            write(rows, _large_entries(weights, top_k), totals)
+
+    run_blocks(run, _row_blocks(request, resources), resources.n_threads)
+    outside = np.zeros(n_queries, dtype=bool)
+    hard = np.flatnonzero(~reader.resolved)
+    largest[hard] = 0.0
+    for far in far_weights(request.take(hard), resources):
+        totals = np.add.reduceat(far.weights, far.starts)
+        write(hard[far.rows], (far.queries, far.keys, far.weights), totals)
+        outside[hard[far.rows]] = np.isneginf(far.log_shift)
+    stored = largest > 0.0
+    pointers = np.concatenate([[0], np.cumsum(stored.sum(axis=1))])
+    stored_weights = (largest[stored], columns[stored], pointers)
+    return csr_array(stored_weights, shape=(n_queries, n_keys)), outside
+
+
+_Entries = tuple[Indices, Indices, Array]
+
+
+class _Reader:
+    """Unnormalised weights of full rows, in double precision, and which rows they resolve."""
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.blocks = WeightBlocks(request, np.dtype(np.float64))
+        self.resolved = np.zeros(len(request.queries), dtype=bool)
+        self.least = request.kernel.trusted_normalizer(np.dtype(np.float64))
+
+    def block(self, rows: slice) -> Array:
+        n_rows, n_keys = rows.stop - rows.start, len(self.request.keys)
+        buffer = np.empty(n_rows * n_keys * 8, dtype=np.uint8)
+        weights, _ = self.blocks.weights(rows, slice(0, n_keys), buffer)
+        weights[weights < _NEGLIGIBLE] = 0.0
+        weights *= self.blocks.factor
+        self.resolved[rows] = weights.sum(axis=1) >= self.least
+        return weights
+
+
+def _row_blocks(request: Request, resources: Resources) -> list[slice]:
+    # rows are read whole, so a block may be larger than the cache to keep matrix products wide
+    wide = replace(resources, block_bytes=8 * resources.block_bytes, dtype=np.dtype(np.float64))
+    return wide.row_blocks(len(request.queries), len(request.keys), least=1)
+
+
+def _absolute(rows: slice | Indices) -> Indices:
+    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+
+
+def _large_entries(weights: Array, top_k: int) -> _Entries:
+    """Entries of each row that may be among its `top_k` largest, all of those that are."""
+    n_keys = weights.shape[1]
+    n_groups = min(n_keys, max(64, 4 * top_k))
+    starts = np.arange(n_groups) * n_keys // n_groups
+    # the top_k-th largest of the maxima of groups bounds the top_k-th largest weight from below
+    maxima = np.maximum.reduceat(weights, starts, axis=1)
+    bound = np.partition(maxima, n_groups - top_k, axis=1)[:, n_groups - top_k]
+    queries, keys = np.nonzero((weights >= bound[:, None]) & (weights > 0.0))
+    return queries, keys, weights[queries, keys]

@@ -1,0 +1,210 @@
+"""Geometry: how rows become keys.
+
+Rows are put in a canonical order, centred, and divided by the bandwidth. Everything below the
+estimators works with the resulting *coordinates*, in which a kernel sees plain Euclidean
+distances.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Frame", "Own", "Table", "are_multiplicities", "rounded_center"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Coordinates beyond this many bandwidths are pulled back along their ray, so that squared
+# distances stay finite. All kernels have reached their far limit long before.
+_FARTHEST = 1e100
+
+
+def rounded_center(columns: Array) -> Array:
+    """A centre near each column's mean that subtracts without rounding from data on a grid.
+
+    The mean is rounded to a power of two that is at most 1/64 of the half range. Subtracting it
+    from integers, timestamps or dyadic fractions is exact, so that differences of centred rows
+    are the differences of the rows. A constant column is its own centre.
+
+    Parameters
+    ----------
+    columns : ndarray of shape (n_rows, n_columns)
+        Finite data, one row at least.
+
+    Returns
+    -------
+    ndarray of shape (n_columns,)
+        The centres, within the range of each column.
+    """
+    low, high = columns.min(axis=0), columns.max(axis=0)
+    half_range = 0.5 * high - 0.5 * low  # no overflow, where high - low may
+    spread = np.where(half_range > 0.0, half_range, 1.0)
+    fraction = np.mean((0.5 * columns - 0.5 * low) / spread, axis=0)
+    mean = low + fraction * half_range + fraction * half_range
+    quantum = np.ldexp(1.0, np.frexp(spread)[1] - 7)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        center = np.round(mean / quantum) * quantum
+    usable = (half_range > 0.0) & np.isfinite(center)
+    return np.clip(np.where(usable, center, low), low, high)
+
+
+def are_multiplicities(weights: Array) -> bool:
+    """Whether all weights are whole numbers, and so count repetitions of their rows."""
+    return bool(np.all(weights == np.floor(weights)))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The map from features to coordinates: subtract `center`, divide by `bandwidth`.
+
+    Attributes
+    ----------
+    center : ndarray of shape (n_features,)
+        Subtracted in float64, before any product is formed.
+    bandwidth : ndarray of shape (n_features,)
+        Positive; inf smooths a feature out.
+    """
+
+    center: Array
+    bandwidth: Array
+
+    @classmethod
+    def around(cls, rows: Array, bandwidth: Array) -> Frame:
+        """The frame of training rows; a bandwidth below 1e-100 of the range acts as that."""
+        center = rounded_center(rows)
+        extent = np.abs(0.5 * rows - 0.5 * center).max(axis=0)
+        return cls(center, np.maximum(bandwidth, extent / (0.5 * _FARTHEST)))
+
+    def coordinates(self, rows: Array) -> Array:
+        """Coordinates of rows, at most 1e100 in absolute value.
+
+        Parameters
+        ----------
+        rows : ndarray of shape (n_rows, n_features)
+            Finite.
+
+        Returns
+        -------
+        ndarray of shape (n_rows, n_features)
+            C-contiguous float64. A row farther out than the limit keeps its direction.
+        """
+        rows = np.asarray(rows, dtype=np.float64)
+        with np.errstate(over="ignore", invalid="ignore"):
+            coordinates = np.ascontiguousarray((rows - self.center) / self.bandwidth)
+        beyond = ~(np.abs(coordinates) <= _FARTHEST).all(axis=1)
+        if beyond.any():
+            halves = 0.5 * rows[beyond] - 0.5 * self.center
+            coordinates[beyond] = _pull_back(halves, self.bandwidth)
+        return coordinates
+
+
+def _pull_back(numerator: Array, bandwidth: Array) -> Array:
+    """Rows of ``numerator / bandwidth``, each scaled to its direction times _FARTHEST."""
+    scale = np.where(np.isinf(bandwidth), 1.0, bandwidth)
+    mantissa, exponent = np.frexp(np.where(np.isinf(bandwidth), 0.0, numerator))
+    divisor, divisor_exponent = np.frexp(scale)
+    ratio = mantissa / divisor
+    exponent = np.where(ratio == 0.0, np.iinfo(np.int32).min // 2, exponent - divisor_exponent)
+    ratio = np.ldexp(ratio, np.maximum(exponent - exponent.max(axis=1, keepdims=True), -2000))
+    return ratio / np.abs(ratio).max(axis=1, keepdims=True) * _FARTHEST
+
+
+@dataclass(frozen=True)
+class Own:
+    """Which keys are each query's own, and how much of their weight stays.
+
+    Leave-one-out removes the own weight before any sum is formed. Keys are in canonical order,
+    in which the own keys of a query are neighbours.
+
+    Attributes
+    ----------
+    start, stop : ndarray of shape (n_queries,)
+        The own keys are ``start <= i < stop``; none when both are equal.
+    kept : ndarray of shape (n_queries,)
+        The factor that stays of their sample weight, between 0 (left out) and 1 (all of it: used
+        to read the own weight off, as leverage does).
+    """
+
+    start: Indices
+    stop: Indices
+    kept: Array
+
+    def take(self, queries: slice | Indices) -> Own:
+        """The own keys of some of the queries."""
+        return Own(self.start[queries], self.stop[queries], self.kept[queries])
+
+    def entries(self, first: int, last: int) -> tuple[Indices, Indices]:
+        """Positions (query, key - first) of the own keys among the keys first, ..., last - 1."""
+        start = np.clip(self.start, first, last)
+        count = np.clip(self.stop, first, last) - start
+        queries = np.repeat(np.arange(count.size), count)
+        offset = np.arange(queries.size) - np.repeat(np.cumsum(count) - count, count)
+        return queries, np.repeat(start - first, count) + offset
+
+
+@dataclass(frozen=True)
+class Table:
+    """The training rows in canonical order.
+
+    Sorted by features, then targets, so that results do not depend on the order of the rows;
+    rows of zero weight come last and are no keys.
+
+    Attributes
+    ----------
+    X : ndarray of shape (n_rows, n_features)
+    y : ndarray of shape (n_rows, n_outputs)
+    weights : ndarray of shape (n_rows,)
+        The sample weights.
+    rows : ndarray of shape (n_rows,)
+        The position of each in the caller's data.
+    n_keys : int
+        Rows of positive weight, the first ones.
+    """
+
+    X: Array
+    y: Array
+    weights: Array
+    rows: Indices
+    n_keys: int
+
+    @classmethod
+    def canonical(cls, X: Array, y: Array, weights: Array) -> Table:
+        """Sort the rows."""
+        absent = weights == 0.0
+        for width in (1, 4, X.shape[1]):  # ties beyond the first features are rare
+            columns = (weights, *y.T[::-1], *X.T[:width][::-1], absent)
+            rows = np.lexsort(columns)
+            if width >= X.shape[1] or not _has_ties(X[rows, :width]):
+                break
+        return cls(X[rows], y[rows], weights[rows], rows, int(absent.size - absent.sum()))
+
+    def own(self) -> Own:
+        """What leave-one-out leaves out for every row.
+
+        Whole-number weights are multiplicities: one unit of the row's own weight goes. Other
+        weights are importances: every key with the same features goes, so that scaling the
+        weights changes nothing. Rows of zero weight are no keys and leave nothing out.
+        """
+        if are_multiplicities(self.weights):
+            own = self.itself()
+            return Own(own.start, own.stop, 1.0 - 1.0 / np.maximum(self.weights, 1.0))
+        keys = self.X[: self.n_keys]
+        fresh = np.flatnonzero(np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)]))
+        stops = np.append(fresh[1:], self.n_keys)
+        atom = np.searchsorted(fresh, np.arange(self.n_keys), side="right") - 1
+        start, stop = np.zeros((2, self.weights.size), dtype=np.intp)
+        start[: self.n_keys], stop[: self.n_keys] = fresh[atom], stops[atom]
+        return Own(start, stop, np.zeros(self.weights.size))
+
+    def itself(self) -> Own:
+        """Every row its own key, nothing removed."""
+        start = np.minimum(np.arange(self.weights.size), self.n_keys)
+        stop = np.minimum(start + 1, self.n_keys)
+        return Own(start, stop, np.ones(self.weights.size))
+
+
+def _has_ties(sorted_rows: Array) -> bool:
+    return bool((sorted_rows[1:] == sorted_rows[:-1]).all(axis=1).any())

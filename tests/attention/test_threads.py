@@ -1,0 +1,37 @@
+"""Threads over blocks, and the setting of the linear algebra library."""
+
+import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
+
+from skattn.attention._threads import run_blocks
+
+
+def blas_threads():
+    return [pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"]
+
+
+@pytest.mark.parametrize("n_threads", [1, 3, 20])
+def test_each_block_is_run_once(n_threads):
+    blocks, seen = [slice(i, i + 1) for i in range(7)], []
+    run_blocks(seen.extend, blocks, n_threads)
+    assert sorted(block.start for block in seen) == list(range(7))
+
+
+def test_linear_algebra_is_single_threaded_inside_and_as_before_outside():
+    inside = []
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        run_blocks(lambda blocks: inside.extend(blas_threads()), [slice(0, 1)], 1)
+        assert set(inside) == {1}
+        assert blas_threads() == before
+
+
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_an_error_reaches_the_caller_and_leaves_the_setting_as_it_was(n_threads):
+    def task(blocks):
+        raise ValueError("in a block")
+
+    before = blas_threads()
+    with pytest.raises(ValueError, match="in a block"):
+        run_blocks(task, [slice(0, 1), slice(1, 2)], n_threads)
+    assert blas_threads() == before

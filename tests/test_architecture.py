@@ -1,0 +1,168 @@
+"""The house: layers, light imports, documented names."""
+
+import ast
+import graphlib
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from numpydoc.validate import validate
+
+import skattn
+
+PACKAGE = Path(skattn.__file__).parent
+DOCS = PACKAGE.parent / "docs"
+
+# What each room may import of the package, besides rooms of its own.
+LAYERS = {
+    "kernels": set(),
+    "geometry": set(),
+    "_sklearn": set(),
+    "attention": {"kernels", "geometry"},
+    "smoother": {"kernels", "geometry", "attention"},
+    "bandwidth": {"kernels", "geometry", "attention", "smoother"},
+    "estimators": {"kernels", "geometry", "attention", "smoother", "bandwidth", "_sklearn"},
+    "": {"estimators"},
+}
+# Who may import what from outside.
+RESERVED = {
+    "torch": ("skattn.attention._torch", "skattn.learning", "skattn.nn"),
+    "matplotlib": ("skattn.inspection",),
+    "dask": ("skattn.distributed",),
+    "numba": ("skattn.attention",),
+    "finufft": ("skattn.attention",),
+    "pandas": (),
+    "polars": (),
+    "sklearn": ("skattn.estimators", "skattn._sklearn", "skattn.inspection"),
+}
+
+
+def modules():
+    names = (info.name for info in pkgutil.walk_packages([str(PACKAGE)], "skattn."))
+    return ["skattn", *names]
+
+
+def imports(module):
+    """Names of the modules that a module's source imports, anywhere in it."""
+    source = inspect.getsource(importlib.import_module(module))
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: imports are absolute"
+            known = set(modules())
+            for alias in node.names:
+                full = f"{node.module}.{alias.name}"
+                yield full if full in known else node.module
+
+
+def room(module):
+    return module.partition(".")[2].partition(".")[0]
+
+
+def test_every_room_is_in_the_plan():
+    assert {room(module) for module in modules()} == set(LAYERS)
+
+
+@pytest.mark.parametrize("module", modules())
+def test_imports_follow_the_layers(module):
+    for name in imports(module):
+        if name.partition(".")[0] == "skattn" and room(name) != room(module):
+            assert room(name) in LAYERS[room(module)], f"{module} imports {name}"
+
+
+@pytest.mark.parametrize("module", modules())
+def test_outside_libraries_stay_in_their_rooms(module):
+    for name in imports(module):
+        allowed = RESERVED.get(name.partition(".")[0])
+        assert allowed is None or module.startswith(allowed), f"{module} imports {name}"
+
+
+def test_private_scikit_learn_names_live_in_one_file():
+    for module in modules():
+        source = inspect.getsource(importlib.import_module(module))
+        for node in ast.walk(ast.parse(source)):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("sklearn"):
+                names = [*node.module.split("."), *(alias.name for alias in node.names)]
+                private = [name for name in names if name.startswith("_")]
+                assert not private or module == "skattn._sklearn", f"{module}: {private}"
+
+
+def test_import_graph_has_no_cycle():
+    graph = {
+        module: {name for name in imports(module) if name in set(modules())} for module in modules()
+    }
+    graphlib.TopologicalSorter(graph).prepare()
+
+
+def test_import_is_light():
+    # scikit-learn itself loads pandas where it is installed
+    code = (
+        "import sys, sklearn.base, sklearn.utils.validation; before = set(sys.modules);"
+        "import skattn; heavy = {'torch', 'matplotlib', 'polars', 'dask', 'numba'};"
+        "print(heavy & set(sys.modules) | {'pandas'} & (set(sys.modules) - before))"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.strip() == "set()"
+
+
+def public_objects():
+    """Public functions, classes and their methods, with their dotted names."""
+    for module in ("skattn", "skattn.kernels"):
+        for name in importlib.import_module(module).__all__:
+            thing = getattr(importlib.import_module(module), name)
+            if inspect.isclass(thing) or inspect.isfunction(thing):
+                yield f"{module}.{name}"
+            if inspect.isclass(thing) and module == "skattn":
+                members = inspect.getmembers(thing, inspect.isfunction)
+                own = (m for m, f in members if f.__module__.startswith("skattn"))
+                yield from (f"{module}.{name}.{member}" for member in own if member[0] != "_")
+
+
+# Sections that are not wanted everywhere: see also, examples for methods, yields; and the summary
+# rules that ruff's pydocstyle decides.
+IGNORED = {
+    "RT02",
+    "ES01",
+    "SA01",
+    "SA04",
+    "EX01",
+    "GL01",
+    "GL02",
+    "GL03",
+    "SS05",
+    "SS06",
+    "PR01",
+    "YD01",
+}
+
+
+@pytest.mark.parametrize("name", public_objects())
+def test_public_docstrings_are_numpydoc(name):
+    errors = [error for error in validate(name)["errors"] if error[0] not in IGNORED]
+    assert not errors
+
+
+def test_class_docstring_describes_every_parameter_and_attribute():
+    from numpydoc.docscrape import ClassDoc
+
+    cls = skattn.NadarayaWatsonRegressor
+    doc = ClassDoc(cls)
+    parameters = list(inspect.signature(cls).parameters)
+    assert [parameter.name for parameter in doc["Parameters"]] == parameters
+    assert set(cls._parameter_constraints) == set(parameters)
+    model = cls(bandwidth=1.0).fit([[0.0], [1.0]], [0.0, 1.0])
+    fitted = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
+    documented = {attribute.name for attribute in doc["Attributes"]}
+    assert documented == fitted | {"effective_dof_", "feature_names_in_"}
+
+
+@pytest.mark.parametrize("name", skattn.__all__)
+def test_every_public_name_is_in_the_api_page(name):
+    assert name in (DOCS / "api.rst").read_text()

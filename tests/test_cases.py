@@ -1,0 +1,748 @@
+"""Trouble that other implementations were reported for, and what is right instead."""
+
+import copy
+import inspect
+import io
+import pickle
+import subprocess
+import sys
+import tracemalloc
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+import sklearn
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.compose import TransformedTargetRegressor
+from sklearn.metrics import r2_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import get_tags
+from threadpoolctl import threadpool_info
+
+from skattn import NadarayaWatsonRegressor
+from skattn.kernels import KERNELS
+
+COMPACT = sorted(name for name, kernel in KERNELS.items() if np.isfinite(kernel.support))
+QUERIES = np.linspace(-0.5, 1.5, 41)[:, np.newaxis]
+
+
+@pytest.fixture
+def noisy_sine():
+    """40 rows of a noisy sine on [0, 1]."""
+    x = np.linspace(0.0, 1.0, 40)
+    noise = np.random.default_rng(7).standard_normal(40)
+    return x[:, np.newaxis], np.sin(6.0 * x) + 0.4 * noise
+
+
+def column(*values, dtype=np.float64):
+    return np.array(values, dtype=dtype)[:, np.newaxis]
+
+
+# Far queries, underflow, offsets, number types
+
+
+def test_far_gaussian_queries_get_the_target_of_the_nearest_row():
+    model = NadarayaWatsonRegressor(0.1).fit(column(0, 1, 2), [10.0, 20.0, 30.0])
+    assert_array_equal(model.predict(column(100, -100, 0.5)), [30.0, 10.0, 15.0])
+
+
+@pytest.mark.parametrize("kernel", COMPACT)
+@pytest.mark.parametrize(
+    ("extrapolation", "left", "right"), [("nearest", 0.0, 1.0), ("nan", np.nan, np.nan)]
+)
+def test_rows_out_of_support_follow_the_policy_alone_or_in_a_batch(
+    kernel, extrapolation, left, right
+):  # scikit-learn#9654
+    model = NadarayaWatsonRegressor(1.0, kernel=kernel, extrapolation=extrapolation)
+    model.fit(column(0, 1, 2, 3), [0.0, 0.0, 1.0, 1.0])
+    queries = column(-2.0, 0.5, 9.0)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        batch = model.predict(queries)
+    assert_array_equal(batch, [left, 0.0, right])
+    messages = [str(warning.message) for warning in caught]
+    assert len(messages) == (1 if extrapolation == "nan" else 0)
+    assert all("2 of 3 queries" in message for message in messages)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        alone = [model.predict(query[np.newaxis])[0] for query in queries]
+    assert_array_equal(alone, batch)
+
+
+@pytest.mark.parametrize("kernel", COMPACT)
+def test_rows_out_of_support_are_an_error_on_request(kernel):
+    model = NadarayaWatsonRegressor(1.0, kernel=kernel, extrapolation="raise")
+    model.fit(column(0, 1, 2, 3), [0.0, 0.0, 1.0, 1.0])
+    assert_array_equal(model.predict([[0.5]]), [0.0])
+    with pytest.raises(ValueError, match="2 of 3 queries"):
+        model.predict(column(-2.0, 0.5, 9.0))
+
+
+def test_timestamps_in_milliseconds_predict_as_small_numbers_do():
+    X = column(0, 1000, 2000, 3000, dtype=np.int64) + 1_700_000_000_000
+    y = [0.0, 1.0, 4.0, 9.0]
+    model = NadarayaWatsonRegressor(1000).fit(X, y)
+    predicted = model.predict(column(1500, 250, dtype=np.int64) + 1_700_000_000_000)
+    assert_allclose(predicted, [3.0378828427, 0.9296612383], rtol=1e-10)
+    small = NadarayaWatsonRegressor(1.0).fit(column(0, 1, 2, 3), y)
+    assert_allclose(predicted, small.predict(column(1.5, 0.25)), rtol=1e-14)
+
+
+def test_float32_keeps_distances_small_beside_the_features():  # scikit-learn#9354
+    X = column(10000, 10001, dtype=np.float32)
+    model = NadarayaWatsonRegressor(0.5).fit(X, np.array([0, 1], dtype=np.float32))
+    predicted = model.predict(X[:1])
+    assert predicted.dtype == np.float32
+    assert_allclose(predicted, [np.exp(-2.0) / (1.0 + np.exp(-2.0))], rtol=1e-6)
+
+
+def test_float32_features_whose_squares_overflow():  # scikit-learn#13905
+    X = column(1e20, 2e20, dtype=np.float32)
+    model = NadarayaWatsonRegressor(1e20).fit(X, np.array([1, 2], dtype=np.float32))
+    assert_allclose(model.predict(X[:1]), [1.3775406688], rtol=1e-6)
+
+
+def test_targets_whose_sum_overflows():
+    model = NadarayaWatsonRegressor(1.0).fit(column(-1, 1), [1.5e308, 1.5e308])
+    assert_array_equal(model.predict([[0.0]]), [1.5e308])
+
+
+@pytest.mark.parametrize("unit", [1.45e23, 1.45e-23])
+def test_predictions_scale_with_the_unit_of_the_target(noisy_sine, unit):
+    X, y = noisy_sine
+    model = NadarayaWatsonRegressor(0.0559)
+    expected = unit * model.fit(X, y).predict(QUERIES)
+    assert_allclose(model.fit(X, unit * y).predict(QUERIES), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_query_on_coincident_rows_is_their_mean(kernel):
+    model = NadarayaWatsonRegressor(1e-6, kernel=kernel)
+    model.fit(column(1, 1, 1, 5), [0.0, 3.0, 6.0, 100.0])
+    # Student's tail at 4e6 bandwidths is a weight of 2e-50
+    assert_allclose(model.predict([[1.0]]), [3.0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("one", [1, np.int64(1), np.float32(1), np.array(1.0), [1]])
+def test_type_of_the_bandwidth_does_not_matter(noisy_sine, one):
+    X, y = noisy_sine
+    expected = NadarayaWatsonRegressor(1.0).fit(X, y).predict(QUERIES)
+    assert_array_equal(NadarayaWatsonRegressor(one).fit(X, y).predict(QUERIES), expected)
+
+
+def test_fit_and_predict_leave_global_state_alone(noisy_sine):
+    X, y = noisy_sine
+
+    def state():
+        generator = np.random.get_state()  # noqa: NPY002
+        return [
+            np.geterr(),
+            np.geterrcall(),
+            list(warnings.filters),
+            generator[1].tolist(),
+            generator[2:],
+            sklearn.get_config(),
+            threadpool_info(),
+        ]
+
+    before = state()
+    model = NadarayaWatsonRegressor(1e-3, n_jobs=2).fit(X, y)
+    model.predict(np.repeat(QUERIES, 50, axis=0))
+    model.predict(None)
+    model.attention_weights(QUERIES, top_k=2)
+    assert state() == before
+
+
+# Bandwidth
+
+
+@pytest.mark.parametrize(
+    ("bandwidth", "predicted", "error"),
+    [
+        (1e-3, [2.0, 2.0, 3.5, 3.0, 5.0], 4.25),
+        (1.0, [2.2239945369, 2.3011026941, 3.2490810883, 2.7907589376, 5.0], 4.5063225838),
+    ],
+)
+def test_leave_one_out_works_at_any_bandwidth(bandwidth, predicted, error):
+    y = np.array([1.0, 2.0, 3.0, 5.0, 9.0])
+    model = NadarayaWatsonRegressor(bandwidth).fit(column(0, 1, 2, 3, 100), y)
+    left_out = model.predict(None)
+    assert_allclose(left_out, predicted, rtol=1e-10)
+    assert_allclose(np.mean((y - left_out) ** 2), error, rtol=1e-10)
+
+
+@pytest.mark.parametrize("rule", ["scott", "silverman"])
+@pytest.mark.parametrize("unit", [0.05, 20.0, 1e-30, 1e30])
+def test_rules_of_thumb_follow_the_unit_of_the_features(noisy_sine, rule, unit):
+    # scikit-learn#25623
+    X, y = noisy_sine
+    model = NadarayaWatsonRegressor(rule).fit(X, y)
+    other = NadarayaWatsonRegressor(rule).fit(unit * X, y)
+    assert_allclose(other.bandwidth_, unit * model.bandwidth_, rtol=1e-12)
+    assert_allclose(other.predict(unit * QUERIES), model.predict(QUERIES), rtol=1e-10)
+
+
+@pytest.mark.parametrize(("rule", "factor"), [("scott", 1.06), ("silverman", 0.9)])
+def test_rules_of_thumb_survive_a_zero_interquartile_range(rule, factor):
+    # statsmodels#5419
+    model = NadarayaWatsonRegressor(rule).fit(column(1, 1, 1, 1, 2), [0.0, 0.0, 0.0, 0.0, 1.0])
+    assert_allclose(model.bandwidth_, [factor * 0.2**0.5 * 5**-0.2], rtol=1e-12)
+    assert np.isfinite(model.predict(None)).all()
+
+
+@pytest.mark.parametrize("constant", [1.0, 1.7e9])
+@pytest.mark.parametrize("bandwidth", [1.0, np.inf])
+def test_constant_feature_changes_nothing(noisy_sine, constant, bandwidth):
+    X, y = noisy_sine
+    alone = NadarayaWatsonRegressor(0.1).fit(X, y)
+    both = NadarayaWatsonRegressor([0.1, bandwidth])
+    both.fit(np.column_stack([X, np.full(40, constant)]), y)
+    assert_allclose(both.predict(None), alone.predict(None), rtol=1e-12)
+    for value in (constant, 2.0):
+        queries = np.column_stack([QUERIES, np.full(len(QUERIES), value)])
+        assert_allclose(both.predict(queries), alone.predict(QUERIES), rtol=1e-12)
+
+
+@pytest.mark.parametrize("rule", ["scott", "silverman"])
+@pytest.mark.parametrize("constant", [1.0, 1.7e9])
+def test_rules_of_thumb_smooth_a_constant_feature_out(noisy_sine, rule, constant):
+    # KDEpy#9
+    X, y = noisy_sine
+    both = NadarayaWatsonRegressor(rule).fit(np.column_stack([X, np.full(40, constant)]), y)
+    assert 0.0 < both.bandwidth_[0] < np.inf
+    assert both.bandwidth_[1] == np.inf
+    alone = NadarayaWatsonRegressor(both.bandwidth_[0]).fit(X, y)
+    for value in (constant, 2.0):
+        queries = np.column_stack([QUERIES, np.full(len(QUERIES), value)])
+        assert_allclose(both.predict(queries), alone.predict(QUERIES), rtol=1e-12)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "dense"])
+@pytest.mark.parametrize("kernel", ["gaussian", "epanechnikov"])
+def test_given_bandwidth_is_used_unchanged(algorithm, kernel):  # statsmodels#597
+    rng = np.random.default_rng(0)
+    X, y = rng.random((30, 2)), rng.random(30)
+    given = [0.23, 434697.22]
+    model = NadarayaWatsonRegressor(given, kernel=kernel, algorithm=algorithm).fit(X, y)
+    assert_array_equal(model.bandwidth_, [0.23, 434697.22])
+    assert given == [0.23, 434697.22]
+
+
+@pytest.mark.parametrize("value", [0, -0.1, np.nan, -np.inf, "foo", None])
+def test_impossible_bandwidth_is_refused_with_the_rule(noisy_sine, value):
+    X, y = noisy_sine
+    with pytest.raises(ValueError, match="'bandwidth' parameter") as error:
+        NadarayaWatsonRegressor(value).fit(X, y)
+    message = str(error.value)
+    assert "(0.0, inf]" in message
+    assert "'scott'" in message
+    assert "'silverman'" in message
+    assert f"Got {value!r}" in message
+
+
+@pytest.mark.parametrize(
+    ("value", "received"),
+    [(True, "got True of type bool"), ([0.1, 0.2], "shape (2,) for n_features=1")],
+)
+def test_malformed_bandwidth_is_refused_with_the_rule(noisy_sine, value, received):
+    X, y = noisy_sine
+    with pytest.raises(ValueError, match="bandwidth must be one positive number") as error:
+        NadarayaWatsonRegressor(value).fit(X, y)
+    assert "one for each feature" in str(error.value)
+    assert received in str(error.value)
+
+
+def test_infinite_bandwidth_is_the_weighted_mean(noisy_sine):
+    X, y = noisy_sine
+    weights = np.random.default_rng(0).random(40)
+    model = NadarayaWatsonRegressor(np.inf).fit(X, y, sample_weight=weights)
+    expected = np.full(len(QUERIES), np.average(y, weights=weights))
+    assert_allclose(model.predict(QUERIES), expected, rtol=1e-13)
+    assert_allclose(model.effective_dof_, 1.0, rtol=1e-13)
+
+
+@pytest.mark.parametrize("bandwidth", ["scott", 0.1, [0.1]])
+def test_fit_leaves_parameters_alone_and_a_refit_starts_afresh(noisy_sine, bandwidth):
+    X, y = noisy_sine
+    model = NadarayaWatsonRegressor(bandwidth, kernel="biweight")
+    before = copy.deepcopy(model.get_params())
+    model.fit(X, y)
+    assert model.get_params() == before
+    assert model.bandwidth is bandwidth
+    shuffled = np.random.default_rng(0).permutation(y)
+    model.fit(3.0 * X, shuffled)
+    assert model.get_params() == before
+    fresh = clone(model).fit(3.0 * X, shuffled)
+    assert_array_equal(model.bandwidth_, fresh.bandwidth_)
+    assert_array_equal(model.predict(QUERIES), fresh.predict(QUERIES))
+
+
+def test_per_feature_bandwidth_scales_features_not_rows():  # astroML#91
+    X, y = np.array([[0.0, 0.0], [10.0, 0.1], [20.0, 0.05]]), [1.0, 2.0, 3.0]
+    bandwidth, query = np.array([10.0, 0.1]), np.array([[5.0, 0.02]])
+    predicted = NadarayaWatsonRegressor(bandwidth).fit(X, y).predict(query)
+    assert_allclose(predicted, [1.6946089495], rtol=1e-10)
+    scaled = NadarayaWatsonRegressor(1.0).fit(X / bandwidth, y).predict(query / bandwidth)
+    assert_allclose(predicted, scaled, rtol=1e-14)
+    with pytest.raises(ValueError, match=r"shape \(3,\) for n_features=2"):
+        NadarayaWatsonRegressor([10.0, 0.1, 1.0]).fit(X, y)  # as many as rows
+
+
+# Sample weights
+
+
+@pytest.mark.parametrize("bandwidth", [0.05, "scott", "silverman"])
+@pytest.mark.parametrize("weight", [1.0, 3.0, 0.7])
+def test_zero_weight_is_an_absent_row(noisy_sine, bandwidth, weight):  # scikit-learn#16298
+    X, y = noisy_sine
+    absent = [5, 17, 30]
+    weights = np.full(40, weight)
+    weights[absent] = 0.0
+    present = weights > 0.0
+    model = NadarayaWatsonRegressor(bandwidth).fit(X, y, sample_weight=weights)
+    other = NadarayaWatsonRegressor(bandwidth)
+    other.fit(X[present], y[present], sample_weight=weights[present])
+    assert_array_equal(model.bandwidth_, other.bandwidth_)
+    assert_array_equal(model.predict(QUERIES), other.predict(QUERIES))
+    assert_allclose(model.predict(None)[present], other.predict(None), rtol=1e-12)
+    assert_allclose(model.predict(None)[absent], other.predict(X[absent]), rtol=1e-12)
+    assert_array_equal(model.effective_neighbors(QUERIES), other.effective_neighbors(QUERIES))
+    assert_array_equal(model.attention_weights(QUERIES)[:, absent], 0.0)
+    assert_array_equal(model.leverage()[absent], 0.0)
+    assert_allclose(model.effective_dof_, other.effective_dof_, rtol=1e-13)
+
+
+def test_whole_weights_are_repetitions_of_rows():
+    X, y, weights = column(0, 1, 2), np.array([0.0, 1.0, 5.0]), np.array([2, 1, 3])
+    model = NadarayaWatsonRegressor(1.0).fit(X, y, sample_weight=weights)
+    repeated = NadarayaWatsonRegressor(1.0).fit(np.repeat(X, weights, axis=0), y.repeat(weights))
+    assert_allclose(model.predict([[0.3]]), [1.2695398997], rtol=1e-10)
+    assert_allclose(repeated.predict([[0.3]]), [1.2695398997], rtol=1e-10)
+    left_out = [1.3100681135, 3.0, 3.6864055816]  # without one unit of the row
+    assert_allclose(model.predict(None), left_out, rtol=1e-10)
+    assert_allclose(repeated.predict(None), np.repeat(left_out, weights), rtol=1e-10)
+    assert_allclose(model.effective_dof_, repeated.effective_dof_, rtol=1e-13)
+
+
+def test_other_weights_are_importances_left_out_whole():
+    X, y = column(0, 1, 2), [0.0, 1.0, 5.0]
+    for unit in (0.5, 1e-3, 1e-300):
+        weights = unit * np.array([2.0, 1.0, 3.0])
+        model = NadarayaWatsonRegressor(1.0).fit(X, y, sample_weight=weights)
+        assert_allclose(model.predict([[0.3]]), [1.2695398997], rtol=1e-9)
+        assert_allclose(model.predict(None), [2.6039158921, 3.0, 0.691438454], rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([0.0, 0.0, 0.0], r"(?i)sample.weight.*(zero|non-zero)"),
+        ([1.0, -1.0, 1.0], "Negative values in data passed to `sample_weight`"),
+        ([1.0, np.nan, 1.0], "Input sample_weight contains NaN"),
+        ([1.0, np.inf, 1.0], "Input sample_weight contains infinity"),
+        ([1.0, 1.0], r"sample_weight.shape == \(2,\), expected \(3,\)"),
+    ],
+)
+def test_impossible_sample_weights_are_refused(weights, message):  # scikit-learn#32277
+    with pytest.raises(ValueError, match=message):
+        NadarayaWatsonRegressor().fit(column(0, 1, 2), [0.0, 1.0, 5.0], sample_weight=weights)
+
+
+def test_scalar_sample_weight_is_uniform(noisy_sine):
+    X, y = noisy_sine
+    expected = NadarayaWatsonRegressor(0.1).fit(X, y)
+    model = NadarayaWatsonRegressor(0.1).fit(X, y, sample_weight=2.0)
+    assert_allclose(model.predict(QUERIES), expected.predict(QUERIES), rtol=1e-14)
+
+
+def test_score_is_weighted(noisy_sine):
+    X, y = noisy_sine
+    weights = np.random.default_rng(0).random(40)
+    model = NadarayaWatsonRegressor(0.1).fit(X, y, sample_weight=weights)
+    expected = r2_score(y, model.predict(X), sample_weight=weights)
+    assert model.score(X, y, sample_weight=weights) == expected
+    assert model.score(X, y) != expected
+
+
+def test_vanishing_weights_leave_the_other_rows_alone(noisy_sine):
+    X, y = noisy_sine
+    y[20:] = np.random.default_rng(0).standard_normal(20)
+    weights = np.where(np.arange(40) < 20, 1.0, 1e-12)
+    model = NadarayaWatsonRegressor(0.05).fit(X, y, sample_weight=weights)
+    alone = NadarayaWatsonRegressor(0.05).fit(X[:20], y[:20])
+    assert_allclose(model.predict(X[:15]), alone.predict(X[:15]), atol=1e-9)
+    assert_allclose(model.predict(None)[:15], alone.predict(None)[:15], atol=1e-9)
+
+
+def test_metadata_routing_passes_sample_weights(noisy_sine):  # scikit-learn#30743
+    X, y = noisy_sine
+    weights = np.random.default_rng(0).integers(0, 4, 40)
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = NadarayaWatsonRegressor(0.1)
+        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
+        folds = KFold(4, shuffle=True, random_state=0)
+        scores = cross_val_score(model, X, y, cv=folds, params={"sample_weight": weights})
+        search = GridSearchCV(model, {"bandwidth": [0.1]}, cv=folds)
+        search.fit(X, y, sample_weight=weights)
+    expected = []
+    for train, test in folds.split(X):
+        fitted = NadarayaWatsonRegressor(0.1).fit(X[train], y[train], weights[train])
+        expected.append(fitted.score(X[test], y[test], weights[test]))
+    assert_array_equal(scores, expected)
+    assert search.cv_results_["mean_test_score"][0] == np.mean(expected)
+    direct = NadarayaWatsonRegressor(0.1).fit(X, y, sample_weight=weights)
+    assert_array_equal(search.predict(QUERIES), direct.predict(QUERIES))
+
+
+# Input
+
+
+@pytest.mark.parametrize(("value", "problem"), [(np.nan, "NaN"), (np.inf, "infinity")])
+def test_numbers_that_are_not_finite_are_refused_by_name(noisy_sine, value, problem):
+    X, y = noisy_sine
+    model = NadarayaWatsonRegressor(0.1)
+    bad_X, bad_y = X.copy(), y.copy()
+    bad_X[3], bad_y[3] = value, value
+    with pytest.raises(ValueError, match=f"Input X contains {problem}"):
+        model.fit(bad_X, y)
+    with pytest.raises(ValueError, match=f"Input y contains {problem}"):
+        model.fit(X, bad_y)
+    model.fit(X, y)
+    for method in (model.predict, model.attention_weights, model.effective_neighbors):
+        with pytest.raises(ValueError, match=f"Input X contains {problem}"):
+            method(bad_X)
+
+
+@pytest.mark.parametrize("index", ["permuted", "duplicated", "datetime"])
+def test_pandas_rows_are_taken_by_position(noisy_sine, index):  # MAPIE#150
+    pd = pytest.importorskip("pandas")
+    X, y = noisy_sine
+    index = {
+        "permuted": np.random.default_rng(0).permutation(40),
+        "duplicated": np.zeros(40, dtype=int),
+        "datetime": pd.date_range("2024-01-01", periods=40)[::-1],
+    }[index]
+    weights = np.random.default_rng(1).random(40)
+    model = NadarayaWatsonRegressor(0.1).fit(
+        pd.DataFrame(X, columns=["time"], index=index),
+        pd.Series(y, index=np.random.default_rng(2).permutation(40)),
+        sample_weight=pd.Series(weights, index=np.arange(40)[::-1]),
+    )
+    expected = NadarayaWatsonRegressor(0.1).fit(X, y, sample_weight=weights)
+    queries = pd.DataFrame(QUERIES, columns=["time"], index=np.full(len(QUERIES), 3))
+    assert_array_equal(model.predict(queries), expected.predict(QUERIES))
+    assert_array_equal(model.predict(None), expected.predict(None))
+    assert_array_equal(model.attention_weights(queries), expected.attention_weights(QUERIES))
+    assert model.n_features_in_ == 1
+    assert_array_equal(model.feature_names_in_, np.array(["time"], dtype=object))
+
+
+def test_polars_frames_give_the_same_predictions(noisy_sine):
+    pl = pytest.importorskip("polars")
+    X, y = noisy_sine
+    model = NadarayaWatsonRegressor(0.1).fit(pl.DataFrame({"time": X[:, 0]}), pl.Series("y", y))
+    expected = NadarayaWatsonRegressor(0.1).fit(X, y)
+    queries = pl.DataFrame({"time": QUERIES[:, 0]})
+    assert_array_equal(model.predict(queries), expected.predict(QUERIES))
+    assert_array_equal(model.feature_names_in_, np.array(["time"], dtype=object))
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_columns_in_another_order_are_refused(library):
+    frame = pytest.importorskip(library).DataFrame
+    X = frame({"a": [0.0, 1.0, 2.0], "b": [5.0, 3.0, 1.0]})
+    model = NadarayaWatsonRegressor(1.0).fit(X, [0.0, 1.0, 5.0])
+    with pytest.raises(ValueError, match="same order as they were in fit"):
+        model.predict(X[["b", "a"]])
+    with pytest.raises(ValueError, match=r"(?s)names unseen at fit time.*- c"):
+        model.predict(frame({"a": [0.0], "c": [5.0]}))
+
+
+def test_lists_are_taken_as_arrays(noisy_sine):
+    X, y = noisy_sine
+    for bandwidth in ("scott", 0.1):
+        expected = NadarayaWatsonRegressor(bandwidth).fit(X, y).predict(QUERIES)
+        model = NadarayaWatsonRegressor(bandwidth).fit(X.tolist(), y.tolist())
+        assert_array_equal(model.predict(QUERIES.tolist()), expected)
+
+
+def test_wrong_shapes_are_refused_with_a_hint(noisy_sine):  # statsmodels#8620
+    X, y = noisy_sine
+    model = NadarayaWatsonRegressor(0.1)
+    with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D.*reshape\(-1, 1\)"):
+        model.fit(X[:, 0], y)
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[1, 40\]"):
+        model.fit(X.T, y)
+    with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D.*reshape\(-1, 1\)"):
+        model.fit(y, X)  # swapped
+    model.fit(X, y)
+    with pytest.raises(ValueError, match=r"(?s)Expected 2D array, got 1D.*reshape\(-1, 1\)"):
+        model.predict(X[:, 0])
+
+
+@pytest.mark.parametrize("kind", ["category", "category of numbers", "str", "object"])
+def test_label_columns_of_pandas_are_refused_by_name(kind):  # scikit-learn#5884
+    pd = pytest.importorskip("pandas")
+    labels = {
+        "category": pd.Categorical(["a", "b", "c"]),
+        "category of numbers": pd.Categorical([1, 2, 4]),
+        "str": pd.Series(["a", "b", "c"], dtype="str"),
+        "object": np.array(["a", "b", "c"], dtype=object),
+    }[kind]
+    X = pd.DataFrame({"size": [1.0, 2.0, 3.0], "colour": labels})
+    with pytest.raises(ValueError, match="not numeric: 'colour'") as error:
+        NadarayaWatsonRegressor(1.0).fit(X, [0.0, 1.0, 2.0])
+    assert "OneHotEncoder" in str(error.value)
+
+
+@pytest.mark.parametrize("kind", ["Categorical", "Enum", "String"])
+def test_label_columns_of_polars_are_refused_by_name(kind):
+    pl = pytest.importorskip("polars")
+    dtype = {"Categorical": pl.Categorical, "Enum": pl.Enum(["a", "b"]), "String": pl.String}[kind]
+    X = pl.DataFrame({"size": [1.0, 2.0], "colour": pl.Series(["a", "b"], dtype=dtype)})
+    with pytest.raises(ValueError, match="not numeric: 'colour'") as error:
+        NadarayaWatsonRegressor(1.0).fit(X, [0.0, 1.0])
+    assert "OneHotEncoder" in str(error.value)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("constant", [3.0, 0.1, -1e300])
+def test_constant_targets_are_predicted_exactly(noisy_sine, kernel, constant):
+    # scikit-learn#18318
+    X, _ = noisy_sine
+    weights = np.random.default_rng(0).random(40)
+    for sample_weight in (None, weights):
+        model = NadarayaWatsonRegressor(0.07, kernel=kernel)
+        model.fit(X, np.full(40, constant), sample_weight=sample_weight)
+        assert_array_equal(model.predict(QUERIES), constant)
+        assert_array_equal(model.predict(None), constant)
+
+
+# scikit-learn
+
+
+def test_works_inside_a_transformed_target_and_a_pipeline(noisy_sine):  # scikit-learn#24638
+    X, y = noisy_sine
+    y = np.exp(y)
+    model = TransformedTargetRegressor(
+        NadarayaWatsonRegressor(0.1), func=np.log, inverse_func=np.exp
+    )
+    expected = np.exp(NadarayaWatsonRegressor(0.1).fit(X, np.log(y)).predict(QUERIES))
+    assert_allclose(model.fit(X, y).predict(QUERIES), expected, rtol=1e-14)
+    pipeline = make_pipeline(StandardScaler(), NadarayaWatsonRegressor(0.3)).fit(X, y)
+    direct = NadarayaWatsonRegressor(0.3 * X.std()).fit(X, y)
+    assert_allclose(pipeline.predict(QUERIES), direct.predict(QUERIES), rtol=1e-12)
+
+
+def test_constructor_stores_parameters_and_nothing_else():
+    bandwidth, kernel = np.array([0.1, 0.2]), np.negative
+    parameters = {
+        "bandwidth": bandwidth,
+        "kernel": kernel,
+        "extrapolation": "nan",
+        "algorithm": "dense",
+        "n_jobs": 2,
+    }
+    model = NadarayaWatsonRegressor(**parameters)
+    assert set(vars(model)) == set(parameters)
+    assert all(vars(model)[name] is value for name, value in parameters.items())
+    assert not any(hasattr(model, name) for name in ("bandwidth_", "effective_dof_"))
+
+
+def test_default_parameters_are_immutable_and_round_trip():
+    signature = inspect.signature(NadarayaWatsonRegressor)
+    for parameter in signature.parameters.values():
+        assert isinstance(parameter.default, str | int | float | None)
+    model = NadarayaWatsonRegressor(0.3, kernel="tricube", extrapolation="raise", n_jobs=2)
+    assert clone(model).get_params() == model.get_params()
+    assert NadarayaWatsonRegressor().set_params(**model.get_params()).get_params() == (
+        model.get_params()
+    )
+
+
+def test_tags_tell_what_is_accepted():
+    tags = get_tags(NadarayaWatsonRegressor())
+    assert tags.estimator_type == "regressor"
+    assert tags.target_tags.required
+    assert tags.target_tags.multi_output
+    assert not tags.input_tags.sparse
+    assert not tags.input_tags.allow_nan
+    assert not tags.non_deterministic
+
+
+def _copied(model, how):
+    if how == "deepcopy":
+        return copy.deepcopy(model)
+    if how == "pickle":
+        return pickle.loads(pickle.dumps(model))
+    file = io.BytesIO()
+    joblib.dump(model, file)
+    file.seek(0)
+    return joblib.load(file)
+
+
+@pytest.mark.parametrize("how", ["pickle", "joblib", "deepcopy"])
+@pytest.mark.parametrize("wrapped", ["alone", "grid search", "pipeline"])
+def test_copies_predict_bit_for_bit_the_same(noisy_sine, how, wrapped):  # skorch#1110
+    X, y = noisy_sine
+    model = NadarayaWatsonRegressor("scott", kernel="tricube")
+    if wrapped == "grid search":
+        model = GridSearchCV(model, {"bandwidth": [0.05, 0.1]}, cv=3).fit(X, y).best_estimator_
+    elif wrapped == "pipeline":
+        model = make_pipeline(StandardScaler(), model).fit(X, y)
+    else:
+        model.fit(X, y)
+    duplicate = _copied(model, how)
+    assert_array_equal(duplicate.predict(QUERIES), model.predict(QUERIES))
+    if wrapped == "alone":
+        assert_array_equal(duplicate.predict(None), model.predict(None))
+        assert_array_equal(duplicate.attention_weights(X), model.attention_weights(X))
+        assert duplicate.effective_dof_ == model.effective_dof_
+
+
+def test_threads_do_not_change_results():
+    rng = np.random.default_rng(0)
+    X, y, queries = rng.random((700, 3)), rng.random((700, 2)), 3.0 * rng.random((900, 3))
+    for kernel in ("gaussian", "epanechnikov"):
+        one = NadarayaWatsonRegressor(0.1, kernel=kernel, n_jobs=1).fit(X, y)
+        two = NadarayaWatsonRegressor(0.1, kernel=kernel, n_jobs=2).fit(X, y)
+        assert_array_equal(one.predict(queries), two.predict(queries))
+        assert_array_equal(one.predict(None), two.predict(None))
+
+
+@pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
+def test_cross_validation_in_parallel_gives_the_same_scores(noisy_sine, backend):
+    # joblib/loky#248
+    X, y = noisy_sine
+    model = NadarayaWatsonRegressor(0.1, n_jobs=2).fit(X, y)
+    model.predict(X)
+    folds = KFold(4, shuffle=True, random_state=0)
+    expected = cross_val_score(model, X, y, cv=folds, n_jobs=1)
+    with joblib.parallel_config(backend=backend):
+        scores = cross_val_score(model, X, y, cv=folds, n_jobs=2)
+    assert_array_equal(scores, expected)
+
+
+def test_refit_on_more_rows_is_a_fresh_fit(noisy_sine):  # scikit-learn#10630
+    X, y = noisy_sine
+    model = NadarayaWatsonRegressor(0.1).fit(X[:20], y[:20])
+    half = model.predict(QUERIES)
+    model.fit(X, y)
+    fresh = NadarayaWatsonRegressor(0.1).fit(X, y)
+    assert_array_equal(model.predict(QUERIES), fresh.predict(QUERIES))
+    assert_array_equal(model.predict(None), fresh.predict(None))
+    assert np.abs(model.predict(QUERIES) - half).max() > 0.1
+
+
+# Attention weights
+
+
+def test_attention_weights_are_public_and_explain_the_prediction():  # pytorch#119811
+    y = np.array([3.0, -1.0, 7.0])
+    model = NadarayaWatsonRegressor(1.0).fit(column(0, 1, 2), y)
+    weights = model.attention_weights([[0.0]])
+    assert_allclose(weights, [[0.5740969930, 0.3482074279, 0.0776955791]], rtol=1e-9)
+    assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-12)
+    assert_allclose(weights @ y, model.predict([[0.0]]), rtol=1e-12)
+    assert_allclose(model.effective_neighbors([[0.0]]), [2.1887950743], rtol=1e-9)
+    assert_allclose(-(weights * np.log(weights)).sum(), 0.8844517919, rtol=1e-9)
+
+
+def test_top_weights_are_the_largest_and_not_renormalised():
+    model = NadarayaWatsonRegressor(1.0).fit(column(2, 0, 1), [7.0, 3.0, -1.0])
+    top = model.attention_weights([[0.0]], top_k=2)
+    assert_array_equal(top.indices, [1, 2])
+    assert_allclose(top.data, [0.5740969930, 0.3482074279], rtol=1e-9)
+    assert top.shape == (1, 3)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("sample_weight", [None, "whole", "fractions"])
+def test_attention_weights_times_targets_are_the_predictions(noisy_sine, kernel, sample_weight):
+    X, y = noisy_sine
+    y = np.column_stack([y, y**2])
+    rng = np.random.default_rng(0)
+    weights = {None: None, "whole": rng.integers(0, 3, 40), "fractions": rng.random(40)}
+    model = NadarayaWatsonRegressor(0.05, kernel=kernel)
+    model.fit(X, y, sample_weight=weights[sample_weight])
+    for queries in (QUERIES, 1e3 * QUERIES, None):
+        attention = model.attention_weights(queries)
+        assert (attention >= 0.0).all()
+        assert_allclose(attention.sum(axis=1), 1.0, rtol=1e-12)
+        assert_allclose(attention @ y, model.predict(queries), rtol=0, atol=1e-12)
+        complete = model.attention_weights(queries, top_k=40)
+        assert_allclose(complete.toarray(), attention, rtol=1e-12, atol=1e-300)
+
+
+# Scale
+
+
+def _peak_megabytes(function):
+    tracemalloc.start()
+    try:
+        function()
+        return tracemalloc.get_traced_memory()[1] / 1e6
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("method", ["predict", "effective_neighbors", "top weights"])
+def test_memory_does_not_grow_with_queries_times_rows(method):  # scikit-learn#16946
+    rng = np.random.default_rng(0)
+    X, queries = rng.standard_normal((2000, 5)), rng.standard_normal((6000, 5))
+    model = NadarayaWatsonRegressor(0.5).fit(X, X[:, 0])
+    calls = {
+        "predict": model.predict,
+        "effective_neighbors": model.effective_neighbors,
+        "top weights": lambda queries: model.attention_weights(queries, top_k=5),
+    }
+    # the matrix of weights takes 96 MB
+    assert _peak_megabytes(lambda: calls[method](queries)) < 48.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("top_k", [None, 5])
+def test_fifty_thousand_rows_and_queries_take_less_than_half_a_gigabyte(top_k):
+    # scikit-learn#20135
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((50_000, 5))
+    model = NadarayaWatsonRegressor(0.5, n_jobs=2).fit(X, X[:, 0])
+    queries = rng.standard_normal((50_000, 5))
+
+    def call():
+        return model.predict(queries) if top_k is None else model.attention_weights(queries, top_k)
+
+    assert _peak_megabytes(call) < 500.0
+
+
+# Installation
+
+
+@pytest.mark.slow
+def test_optional_packages_are_neither_imported_nor_needed():  # getkeops/keops#43
+    optional = ["torch", "matplotlib", "pandas", "polars", "numba", "finufft", "dask", "pykeops"]
+    # scikit-learn itself imports pandas where there is one
+    program = f"""
+import sys
+import sklearn.base
+before = set(sys.modules)
+import skattn
+assert not set({optional}) & (set(sys.modules) - before)
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+    program = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path, target=None):
+        if name in {optional}:
+            raise ModuleNotFoundError(name, name=name)
+sys.meta_path.insert(0, Missing())
+from skattn import NadarayaWatsonRegressor
+model = NadarayaWatsonRegressor(0.1).fit([[0.0], [1.0], [2.0]], [10.0, 20.0, 30.0])
+assert model.predict([[0.5]]) == [15.0]
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)

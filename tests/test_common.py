@@ -1,0 +1,74 @@
+"""scikit-learn's own checks, over configurations that cover kernels, bandwidths and policies.
+
+Every pair of values of two parameters occurs in a configuration. The full product of them takes
+minutes: ``SKATTN_ALL_CONFIGURATIONS=1 python -m pytest tests/test_common.py``.
+"""
+
+import itertools
+import os
+
+import pytest
+from sklearn.utils.estimator_checks import (
+    check_dataframe_column_names_consistency,
+    check_param_validation,
+    parametrize_with_checks,
+)
+
+from skattn import NadarayaWatsonRegressor
+from skattn.kernels import KERNELS
+
+
+def square_root(squared):
+    return -(squared**0.5)
+
+
+BANDWIDTHS = ["scott", "silverman", 0.7]
+POLICIES = ["nearest", "raise"]
+CHOICES = {
+    "kernel": [*KERNELS, square_root],
+    "bandwidth": BANDWIDTHS,
+    "extrapolation": POLICIES,
+    "n_jobs": [None, 2],
+}
+
+
+def covering():
+    """Kernels in turn with the other values in rotation; nearest where queries may be outside."""
+    for i, kernel in enumerate(CHOICES["kernel"]):
+        bounded = kernel in KERNELS and KERNELS[kernel].support < float("inf")
+        yield NadarayaWatsonRegressor(
+            kernel=kernel,
+            bandwidth=BANDWIDTHS[i % 3],
+            extrapolation="nearest" if bounded else POLICIES[i % 2],
+            algorithm=("auto", "dense")[i % 2],
+            n_jobs=(None, 2)[i // 2 % 2],
+        )
+    yield NadarayaWatsonRegressor(kernel="epanechnikov", bandwidth=4.0, extrapolation="raise")
+    yield NadarayaWatsonRegressor(kernel="uniform", bandwidth=3.0, extrapolation="nan")
+    yield NadarayaWatsonRegressor(kernel="laplace", bandwidth="silverman", extrapolation="nan")
+
+
+def product():
+    for values in itertools.product(*CHOICES.values()):
+        parameters = dict(zip(CHOICES, values, strict=True))
+        kernel = parameters["kernel"]
+        if kernel in KERNELS and KERNELS[kernel].support < float("inf"):
+            parameters["extrapolation"] = "nearest"
+        yield NadarayaWatsonRegressor(**parameters)
+
+
+CONFIGURATIONS = list(product() if os.environ.get("SKATTN_ALL_CONFIGURATIONS") else covering())
+
+
+@parametrize_with_checks([NadarayaWatsonRegressor(), *CONFIGURATIONS])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("estimator", [NadarayaWatsonRegressor(), *CONFIGURATIONS[:3]], ids=str)
+def test_parameters_are_validated(estimator):
+    check_param_validation(type(estimator).__name__, estimator)
+
+
+def test_column_names_are_checked():
+    check_dataframe_column_names_consistency("NadarayaWatsonRegressor", NadarayaWatsonRegressor())
