@@ -12,8 +12,11 @@ from sklearn.utils.validation import _check_sample_weight, validate_data
 
 __all__ = ["Interval", "StrOptions", "check_rows", "check_weights", "fit_context"]
 
-# Names of dtypes, pandas' and polars', whose values are labels even where they look like numbers.
+# Names of dtypes, NumPy's, pandas' and polars', whose values are no numbers even where they convert
+# to some: labels, and dates, whose unit would be arbitrary.
 _LABELS = ("category", "categorical", "enum")
+_DATES = ("datetime", "timedelta", "date", "duration", "time", "period")
+_TEXT = ("str", "object", "large_string", "utf8")
 
 
 def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool) -> Any:
@@ -34,38 +37,46 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool)
     ndarray or pair of ndarray
         X as float32 or float64; y if it was given.
     """
-    labels = [name for name, dtype in _column_dtypes(X) if dtype.lower().startswith(_LABELS)]
-    if labels:
-        raise ValueError(_not_numeric(labels))
+    if labels := _columns_of(X, _LABELS):
+        raise ValueError(f"X has columns that are not numeric: {labels}. {_ENCODE}")
+    if dates := _columns_of(X, _DATES) or _dtype_of(X, _DATES):
+        raise ValueError(f"X has columns that are dates or times: {dates}. {_COUNT}")
     options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
     if not (isinstance(y, str) and y == "no_validation"):
         options |= {"multi_output": True, "y_numeric": True}
+        if dates := _dtype_of(y, _DATES):
+            raise ValueError(f"y must be numbers, but it is dates or times ({dates}). {_COUNT}")
+        if np.asarray(y).dtype.kind in "SU":
+            raise ValueError("y must be numbers, but it is text. Convert it with astype(float).")
     try:
         return validate_data(estimator, X, y, **options)
     except ValueError as error:
-        texts = [name for name, dtype in _column_dtypes(X) if _is_text(dtype)]
+        texts = _columns_of(X, _TEXT)
         if texts and "could not convert" in str(error):
-            raise ValueError(_not_numeric(texts)) from error
+            raise ValueError(f"X has columns that are not numeric: {texts}. {_ENCODE}") from error
         raise
 
 
-def _column_dtypes(X: Any) -> list[tuple[Any, str]]:
+_ENCODE = (
+    "Distances need numbers: encode them, for example with sklearn.preprocessing.OneHotEncoder in "
+    "a sklearn.compose.ColumnTransformer."
+)
+_COUNT = "Convert them to numbers in a unit of your choice, such as days since the first date."
+
+
+def _columns_of(X: Any, kinds: tuple[str, ...]) -> str:
+    """Names of a frame's columns whose dtypes are of some kinds, comma-separated."""
     columns, dtypes = getattr(X, "columns", None), getattr(X, "dtypes", None)
     if columns is None or dtypes is None:
-        return []
-    return [(name, str(dtype)) for name, dtype in zip(columns, dtypes, strict=False)]
+        return ""
+    named = zip(columns, dtypes, strict=False)
+    return ", ".join(repr(name) for name, dtype in named if str(dtype).lower().startswith(kinds))
 
 
-def _is_text(dtype: str) -> bool:
-    return dtype.lower().startswith(("str", "object", "large_string", "utf8"))
-
-
-def _not_numeric(names: list[Any]) -> str:
-    return (
-        f"X has columns that are not numeric: {', '.join(repr(name) for name in names)}. "
-        "Distances need numbers: encode them, for example with "
-        "sklearn.preprocessing.OneHotEncoder in a sklearn.compose.ColumnTransformer."
-    )
+def _dtype_of(array: Any, kinds: tuple[str, ...]) -> str:
+    """The dtype of an array or series, if it is of some kinds."""
+    dtype = str(getattr(array, "dtype", ""))
+    return f"dtype {dtype}" if dtype.lower().startswith(kinds) else ""
 
 
 def check_weights(sample_weight: Any, X: NDArray[np.floating]) -> NDArray[np.float64]:

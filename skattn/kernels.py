@@ -314,7 +314,14 @@ class CallableKernel(Kernel):
     def log_profile(self, squared: Array) -> Array:
         """What the function returns, checked."""
         squared = np.asarray(squared)
-        log_weights = np.asarray(self.function(squared.copy()), dtype=np.float64)
+        returned = self.function(squared.copy())
+        try:
+            log_weights = np.asarray(returned, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"kernel={self.function!r} returned {type(returned).__name__!r}, not numbers; a "
+                "callable kernel returns an array of log-weights."
+            ) from error
         if log_weights.shape != squared.shape:
             raise ValueError(
                 f"kernel={self.function!r} returned an array of shape {log_weights.shape} for "

@@ -4,6 +4,7 @@ import re
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -171,13 +172,12 @@ def test_complex_numbers_are_refused(where):
     assert_refused(calls[where], "Complex data not supported")
 
 
-@pytest.mark.parametrize("where", ["X", "y", "y of objects", "queries"])
+@pytest.mark.parametrize("where", ["X", "y of objects", "queries"])
 def test_text_is_refused(where):
     model = NadarayaWatsonRegressor(1.0)
     text = ["a", "b", "c", "d"]
     calls = {
         "X": lambda: model.fit(np.array(text)[:, np.newaxis], Y),
-        "y": lambda: model.fit(X, text),
         "y of objects": lambda: model.fit(X, np.array([0.0, 1.0, 2.0, "d"], dtype=object)),
         "queries": lambda: model.fit(X, Y).predict([["a"]]),
     }
@@ -443,3 +443,38 @@ def test_policies_apply_to_leave_one_out_predictions(extrapolation):
         predicted = model.predict(None)
     assert_array_equal(predicted, [2.0, 1.0, 2.0 if extrapolation == "nearest" else np.nan])
     assert len(caught) == (extrapolation == "nan")
+
+
+@pytest.mark.parametrize(
+    ("y", "what"),
+    [
+        (np.array(["1", "2", "3"]), "text"),
+        (["a", "b", "c"], "text"),
+        (np.array(["2026-01-01"] * 3, dtype="M8[ns]"), "dates or times"),
+        (pd.Series(pd.date_range("2026-01-01", periods=3)), "dates or times"),
+    ],
+)
+def test_targets_that_are_no_numbers_are_named(y, what):
+    with pytest.raises(ValueError, match=rf"y must be numbers, but it is {what}"):
+        NadarayaWatsonRegressor(1.0).fit([[0.0], [1.0], [2.0]], y)
+
+
+def test_dates_among_the_features_are_named():
+    frame = pd.DataFrame({"x": [0.0, 1.0], "day": pd.date_range("2026-01-01", periods=2)})
+    with pytest.raises(ValueError, match=r"dates or times: 'day'.*unit of your choice"):
+        NadarayaWatsonRegressor(1.0).fit(frame, [0.0, 1.0])
+    days = np.array([["2026-01-01"], ["2026-01-02"]], dtype="M8[D]")
+    with pytest.raises(ValueError, match="dates or times: dtype datetime64"):
+        NadarayaWatsonRegressor(1.0).fit(days, [0.0, 1.0])
+
+
+@pytest.mark.parametrize("n_jobs", [0, 1.5, "two"])
+def test_impossible_number_of_jobs_is_refused_at_fit(n_jobs):
+    with pytest.raises(ValueError, match=r"'n_jobs' parameter .* must be .* Got"):
+        NadarayaWatsonRegressor(1.0, n_jobs=n_jobs).fit([[0.0], [1.0]], [0.0, 1.0])
+
+
+def test_callable_that_returns_no_numbers_is_named():
+    model = NadarayaWatsonRegressor(1.0, kernel=lambda squared: "heavy")
+    with pytest.raises(ValueError, match=r"kernel=.* returned 'str', not numbers"):
+        model.fit([[0.0], [1.0]], [0.0, 1.0]).predict([[0.5]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numbers import Real
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -129,7 +129,11 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         "kernel": [StrOptions(set(KERNELS)), callable],
         "extrapolation": [StrOptions({"nearest", "nan", "raise"})],
         "algorithm": [StrOptions({"auto", "dense"})],
-        "n_jobs": [int, None],
+        "n_jobs": [
+            Interval(Integral, None, -1, closed="right"),
+            Interval(Integral, 1, None, closed="left"),
+            None,
+        ],
     }
 
     def __init__(
