@@ -30,8 +30,7 @@ class NadarayaWatsonRegressor(AttentionRegressor):
 
     Parameters
     ----------
-    bandwidth : float, array-like of shape (n_features,) or {"scott", "silverman"}, \
-            default="scott"
+    bandwidth : {"scott", "silverman"}, float or array-like of shape (n_features,), default="scott"
         The scale :math:`h` of the kernel, in the units of the features.
 
         - A positive number is used for every feature, an array holds one for each. Infinity
@@ -43,10 +42,10 @@ class NadarayaWatsonRegressor(AttentionRegressor):
           bandwidth relative to the Gaussian's. Unlike in
           :class:`sklearn.neighbors.KernelDensity`, the rules follow the units of the data.
           Constant features get infinity.
-    kernel : {"gaussian", "laplace", "student", "epanechnikov", "biweight", "triweight", \
-            "tricube", "triangular", "uniform", "cosine"} or callable, default="gaussian"
-        The profile :math:`K(u)`. The first three are positive everywhere; the others vanish
-        beyond :math:`u = 1`. A callable takes an array of squared scaled distances
+    kernel : str or callable, default="gaussian"
+        The profile :math:`K(u)`. "gaussian", "laplace" and "student" are positive everywhere;
+        "epanechnikov", "biweight", "triweight", "tricube", "triangular", "uniform" and "cosine"
+        vanish beyond :math:`u = 1`. A callable takes an array of squared scaled distances
         :math:`u^2` and returns log-weights of the same shape, -inf for no weight; it must be
         picklable if the estimator is to be.
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"

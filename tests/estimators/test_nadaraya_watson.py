@@ -80,22 +80,33 @@ def test_two_jobs_give_the_scores_of_one(diabetes):
 def test_sample_weights_are_routed_to_fit_and_score(diabetes, rng):
     X, y = diabetes
     weights = rng.integers(0, 3, len(y)).astype(float)
+    grid = {"bandwidth": [0.02, 0.05, 0.1]}
     with sklearn.config_context(enable_metadata_routing=True):
         regressor = NadarayaWatsonRegressor().set_fit_request(sample_weight=True)
         regressor.set_score_request(sample_weight=True)
-        scaler = StandardScaler().set_fit_request(sample_weight=True)
-        routed = GridSearchCV(make_pipeline(scaler, regressor), GRID, cv=2)
-        routed.fit(X, y, sample_weight=weights)
-        repeated = np.repeat(np.arange(len(y)), weights.astype(int))
-        groups = np.repeat(np.arange(len(y)) < (len(y) + 1) // 2, weights.astype(int))
-    plain = GridSearchCV(
-        make_pipeline(StandardScaler(), NadarayaWatsonRegressor()), GRID, cv=GroupKFold(2)
-    ).fit(X[repeated], y[repeated], groups=~groups)
+        routed = GridSearchCV(regressor, grid, cv=2).fit(X, y, sample_weight=weights)
+    repeated = np.repeat(np.arange(len(y)), weights.astype(int))
+    groups = np.repeat(np.arange(len(y)) < len(y) // 2, weights.astype(int))
+    plain = GridSearchCV(NadarayaWatsonRegressor(), grid, cv=GroupKFold(2))
+    plain.fit(X[repeated], y[repeated], groups=groups)
     scores, expected = (
         np.sort([s.cv_results_[f"split{i}_test_score"] for i in range(2)], axis=0)
         for s in (routed, plain)
     )
     assert_allclose(scores, expected, rtol=1e-10)
+    assert_allclose(routed.predict(X), plain.predict(X), rtol=1e-10)
+
+
+def test_sample_weights_are_routed_through_a_pipeline(diabetes, rng):
+    X, y = diabetes
+    weights = rng.integers(0, 3, len(y)).astype(float)
+    with sklearn.config_context(enable_metadata_routing=True):
+        regressor = NadarayaWatsonRegressor(1.0).set_fit_request(sample_weight=True)
+        scaler = StandardScaler().set_fit_request(sample_weight=True)
+        routed = make_pipeline(scaler, regressor).fit(X, y, sample_weight=weights)
+    repeated = np.repeat(np.arange(len(y)), weights.astype(int))
+    plain = make_pipeline(StandardScaler(), NadarayaWatsonRegressor(1.0))
+    plain.fit(X[repeated], y[repeated])
     assert_allclose(routed.predict(X), plain.predict(X), rtol=1e-10)
 
 
@@ -216,7 +227,7 @@ def test_effective_dof_is_the_trace_of_the_smoother_matrix(diabetes):
 def test_displays_do_not_compute_the_trace(diabetes, monkeypatch):
     model = NadarayaWatsonRegressor().fit(*diabetes)
     monkeypatch.setattr(NadarayaWatsonRegressor, "leverage", lambda self: pytest.fail("computed"))
-    assert "bandwidth" in model._repr_html_()
+    assert "NadarayaWatsonRegressor" in model._repr_html_()
 
 
 def test_results_are_single_precision_only_when_all_data_are(rng):
