@@ -6,11 +6,19 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import _check_sample_weight, validate_data
+from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
-__all__ = ["Interval", "StrOptions", "check_rows", "check_weights", "fit_context"]
+__all__ = [
+    "Interval",
+    "StrOptions",
+    "check_groups",
+    "check_rows",
+    "check_weights",
+    "fit_context",
+]
 
 # Names of dtypes, NumPy's, pandas' and polars', whose values are no numbers even where they convert
 # to some: labels, and dates, whose unit would be arbitrary.
@@ -46,6 +54,8 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool)
         options |= {"multi_output": True, "y_numeric": True}
         if dates := _dtype_of(y, _DATES):
             raise ValueError(f"y must be numbers, but it is dates or times ({dates}). {_COUNT}")
+        if issparse(y):
+            raise ValueError("y must be dense, but it is sparse. Convert it with y.toarray().")
         if np.asarray(y).dtype.kind in "SU":
             raise ValueError("y must be numbers, but it is text. Convert it with astype(float).")
     try:
@@ -90,16 +100,42 @@ def check_weights(sample_weight: Any, X: NDArray[np.floating]) -> NDArray[np.flo
     Returns
     -------
     ndarray of shape (n_rows,)
-        Non-negative, not all zero.
+        Finite and non-negative, not all zero.
     """
-    weights = _check_sample_weight(
-        sample_weight, X, dtype=np.float64, ensure_non_negative=True, copy=True
-    )
-    if not np.isfinite(weights).all():  # a number, which scikit-learn does not look at
-        raise ValueError(f"sample_weight must be finite and not negative; got {sample_weight!r}.")
-    if not weights.any():
+    rule = "sample_weight must be finite numbers, none negative and not all zero"
+    if sample_weight is not None:
+        try:
+            given = np.asarray(sample_weight, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{rule}; got {type(sample_weight).__name__}: {error}.") from error
+        if (bad := given[~(np.isfinite(given) & (given >= 0.0))]).size:
+            raise ValueError(
+                f"{rule}; got {bad.flat[0]} among them, of which there are {bad.size}."
+            )
+        if given.size and not given.any():
+            raise ValueError(f"{rule}; got zeros only. A row of zero weight counts as absent.")
+    return _check_sample_weight(sample_weight, X, dtype=np.float64, copy=True)
+
+
+def check_groups(groups: Any, X: NDArray[np.floating]) -> NDArray[np.intp] | None:
+    """Number group labels from 0 in their sorted order.
+
+    Parameters
+    ----------
+    groups : array-like of shape (n_rows,) or None
+        Labels that can be sorted.
+    X : ndarray of shape (n_rows, n_features)
+
+    Returns
+    -------
+    ndarray of shape (n_rows,) or None
+    """
+    if groups is None:
+        return None
+    labels = column_or_1d(groups)
+    if len(labels) != len(X):
         raise ValueError(
-            "sample_weight is zero for all rows; at least one training row needs a positive "
-            "weight, since rows of zero weight count as absent."
+            f"groups must have one label for each row; got {len(labels)} labels for "
+            f"n_samples={len(X)} rows."
         )
-    return weights
+    return np.unique(labels, return_inverse=True)[1]

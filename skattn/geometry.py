@@ -12,22 +12,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Frame", "Own", "Table", "are_multiplicities", "rounded_center"]
+__all__ = ["Frame", "Own", "Table", "Unit", "are_multiplicities", "rounded_center"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 # Coordinates beyond this many bandwidths are pulled back along their ray, so that squared
-# distances stay finite. All kernels have reached their far limit long before.
+# distances stay finite. Only along the ray: what decides among keys that tie there is lost.
 _FARTHEST = 1e100
 
 
 def rounded_center(columns: Array) -> Array:
-    """A centre near each column's mean that subtracts without rounding from data on a grid.
+    """A centre near each column's median that subtracts without rounding from data on a grid.
 
-    The mean is rounded to a power of two that is at most 1/64 of the half range. Subtracting it
-    from integers, timestamps or dyadic fractions is exact, so that differences of centred rows
-    are the differences of the rows. A constant column is its own centre.
+    The median, which one huge value cannot move away from the others, is rounded to a multiple of
+    a power of two that is at most 1/64 of the half range. Subtracting it from integers, timestamps
+    or dyadic fractions is exact, so that differences of centred rows are the differences of the
+    rows. A constant column is its own centre.
 
     Parameters
     ----------
@@ -42,18 +43,51 @@ def rounded_center(columns: Array) -> Array:
     low, high = columns.min(axis=0), columns.max(axis=0)
     half_range = 0.5 * high - 0.5 * low  # no overflow, where high - low may
     spread = np.where(half_range > 0.0, half_range, 1.0)
-    fraction = np.mean((0.5 * columns - 0.5 * low) / spread, axis=0)
-    mean = low + fraction * half_range + fraction * half_range
+    ordered = np.partition(columns, len(columns) // 2, axis=0)
     quantum = np.ldexp(1.0, np.frexp(spread)[1] - 7)
     with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        center = np.round(mean / quantum) * quantum
+        center = np.round(ordered[len(columns) // 2] / quantum) * quantum
     usable = (half_range > 0.0) & np.isfinite(center)
     return np.clip(np.where(usable, center, low), low, high)
 
 
 def are_multiplicities(weights: Array) -> bool:
-    """Whether all weights are whole numbers, and so count repetitions of their rows."""
-    return bool(np.all(weights == np.floor(weights)))
+    """Whether all weights are whole numbers, and so count repetitions of their rows.
+
+    Numbers too large to have a fraction count nothing.
+    """
+    return bool(np.all(weights == np.floor(weights)) and weights.max() < 2.0**53)
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Values as ``(center + unit value) * 2**exponent``.
+
+    Sums of unit values neither overflow nor lose digits to what the values have in common.
+
+    Attributes
+    ----------
+    center, low, high : ndarray of shape (n_outputs,)
+        Centre and range, in units of ``2**exponent``.
+    exponent : ndarray of shape (n_outputs,)
+    """
+
+    center: Array
+    low: Array
+    high: Array
+    exponent: NDArray[np.intc]
+
+    @classmethod
+    def of(cls, values: Array) -> tuple[Unit, Array]:
+        """The unit of some values, and the values in it."""
+        exponent = np.frexp(np.abs(values).max(axis=0))[1]
+        scaled = np.ldexp(values, -exponent)
+        center = rounded_center(scaled)
+        return cls(center, scaled.min(axis=0), scaled.max(axis=0), exponent), scaled - center
+
+    def restore(self, mean: Array) -> Array:
+        """Weighted means of unit values as means of the values, within their range."""
+        return np.ldexp(np.clip(self.center + mean, self.low, self.high), self.exponent)
 
 
 @dataclass(frozen=True)
@@ -117,7 +151,7 @@ class Own:
     """Which keys are each query's own, and how much of their weight stays.
 
     Leave-one-out removes the own weight before any sum is formed. Keys are in canonical order,
-    in which the own keys of a query are neighbours.
+    in which the own keys of a query stand side by side.
 
     Attributes
     ----------
@@ -136,6 +170,10 @@ class Own:
         """The own keys of some of the queries."""
         return Own(self.start[queries], self.stop[queries], self.kept[queries])
 
+    def covers(self, n_keys: int) -> NDArray[np.bool_]:
+        """Queries whose own keys are all keys, and of which nothing stays."""
+        return (self.stop - self.start == n_keys) & (self.kept == 0.0)
+
     def entries(self, first: int, last: int) -> tuple[Indices, Indices]:
         """Positions (query, key - first) of the own keys among the keys first, ..., last - 1."""
         start = np.clip(self.start, first, last)
@@ -149,7 +187,7 @@ class Own:
 class Table:
     """The training rows in canonical order.
 
-    Sorted by features, then targets, so that results do not depend on the order of the rows;
+    Sorted by group, features and targets, so that results do not depend on the order of the rows;
     rows of zero weight come last and are no keys.
 
     Attributes
@@ -158,6 +196,8 @@ class Table:
     y : ndarray of shape (n_rows, n_outputs)
     weights : ndarray of shape (n_rows,)
         The sample weights.
+    groups : ndarray of shape (n_rows,) of int, or None
+        Rows of a group are left out together.
     rows : ndarray of shape (n_rows,)
         The position of each in the caller's data.
     n_keys : int
@@ -167,37 +207,68 @@ class Table:
     X: Array
     y: Array
     weights: Array
+    groups: Indices | None
     rows: Indices
     n_keys: int
 
     @classmethod
-    def canonical(cls, X: Array, y: Array, weights: Array) -> Table:
+    def canonical(cls, X: Array, y: Array, weights: Array, groups: Indices | None = None) -> Table:
         """Sort the rows."""
         absent = weights == 0.0
         for width in (1, 4, X.shape[1]):  # ties beyond the first features are rare
-            columns = (weights, *y.T[::-1], *X.T[:width][::-1], absent)
-            rows = np.lexsort(columns)
-            if width >= X.shape[1] or not _has_ties(X[rows, :width]):
+            leading = X[:, :width] if groups is None else np.column_stack([groups, X[:, :width]])
+            rows = np.lexsort((weights, *y.T[::-1], *leading.T[::-1], absent))
+            if width >= X.shape[1] or not _repeats(leading[rows]).any():
                 break
-        return cls(X[rows], y[rows], weights[rows], rows, int(absent.size - absent.sum()))
+        grouped = None if groups is None else groups[rows]
+        return cls(X[rows], y[rows], weights[rows], grouped, rows, int(np.sum(~absent)))
+
+    def merged(self) -> Table:
+        """Keys only, those of equal group, features and targets as one of their joint weight."""
+        first = np.flatnonzero(self.first_of_equals())
+        weights = np.add.reduceat(self.weights[: self.n_keys], first)
+        groups = None if self.groups is None else self.groups[first]
+        return Table(self.X[first], self.y[first], weights, groups, self.rows[first], first.size)
+
+    def first_of_equals(self) -> NDArray[np.bool_]:
+        """Whether each key is the first one of its group, features and targets."""
+        columns = [self.X, self.y] if self.groups is None else [self.groups, self.X, self.y]
+        return ~_repeats(np.column_stack(columns)[: self.n_keys])
+
+    def take(self, rows: Indices) -> Table:
+        """Some of the keys, in their order."""
+        groups = None if self.groups is None else self.groups[rows]
+        return Table(
+            self.X[rows], self.y[rows], self.weights[rows], groups, self.rows[rows], rows.size
+        )
 
     def own(self) -> Own:
         """What leave-one-out leaves out for every row.
 
-        Whole-number weights are multiplicities: one unit of the row's own weight goes. Other
-        weights are importances: every key with the same features goes, so that scaling the
-        weights changes nothing. Rows of zero weight are no keys and leave nothing out.
+        With groups, every key of the row's group. Otherwise whole-number weights are
+        multiplicities: one unit of the row's own weight goes. Other weights are importances:
+        every key with the same features goes, so that scaling the weights changes nothing. Rows
+        of zero weight are no keys and leave nothing but their group out.
         """
+        if self.groups is not None:
+            keys = self.groups[: self.n_keys]
+            start = np.searchsorted(keys, self.groups, side="left")
+            stop = np.searchsorted(keys, self.groups, side="right")
+            return Own(start, stop, np.zeros(self.weights.size))
         if are_multiplicities(self.weights):
             own = self.itself()
             return Own(own.start, own.stop, 1.0 - 1.0 / np.maximum(self.weights, 1.0))
-        keys = self.X[: self.n_keys]
-        fresh = np.flatnonzero(np.concatenate([[True], (keys[1:] != keys[:-1]).any(axis=1)]))
+        fresh = np.flatnonzero(~_repeats(self.X[: self.n_keys]))
         stops = np.append(fresh[1:], self.n_keys)
         atom = np.searchsorted(fresh, np.arange(self.n_keys), side="right") - 1
         start, stop = np.zeros((2, self.weights.size), dtype=np.intp)
         start[: self.n_keys], stop[: self.n_keys] = fresh[atom], stops[atom]
         return Own(start, stop, np.zeros(self.weights.size))
+
+    def repeats(self) -> Array:
+        """How many rows each key stands for: its weight if that is a multiplicity, or one."""
+        weights = self.weights[: self.n_keys]
+        return weights.copy() if are_multiplicities(self.weights) else np.ones_like(weights)
 
     def itself(self) -> Own:
         """Every row its own key, nothing removed."""
@@ -206,5 +277,8 @@ class Table:
         return Own(start, stop, np.ones(self.weights.size))
 
 
-def _has_ties(sorted_rows: Array) -> bool:
-    return bool((sorted_rows[1:] == sorted_rows[:-1]).all(axis=1).any())
+def _repeats(sorted_rows: Array) -> NDArray[np.bool_]:
+    """Whether each row equals the one before it."""
+    repeats = np.zeros(len(sorted_rows), dtype=bool)
+    repeats[1:] = (sorted_rows[1:] == sorted_rows[:-1]).all(axis=1)
+    return repeats

@@ -23,14 +23,15 @@ Array = NDArray[np.floating]
 
 # Squared distances this far outside the unit ball still count as on the edge of the uniform kernel:
 # dividing by a bandwidth rounds, and 0.3 / 0.1 must not fall outside 3.
-_EDGE = 1e-12
+_EDGE = 1e-9
 
 
 class Kernel:
     """A radial profile, its logarithm, and the constants that go with it.
 
-    A new kernel defines `profile` and `log_profile` and the class attributes; kernels of unbounded
-    support also define `reach`, and `log_decay` when the difference of logarithms cancels.
+    A new kernel defines `profile`, `log_profile`, `slope` and the class attributes; kernels of
+    unbounded support also define `reach`, and `log_decay` when the difference of logarithms
+    cancels.
 
     Attributes
     ----------
@@ -50,6 +51,8 @@ class Kernel:
     smooth_at_zero : bool
         Whether K is a smooth function of u**2 on its support, and so tolerates the absolute error
         of ``|q|**2 + |k|**2 - 2 q.k``.
+    has_slope : bool
+        Whether K has a derivative, so that bandwidths can be learned by gradients.
     canonical_bandwidth : float
         (R(K) / mu_2(K)**2)**(1/5) of the one-dimensional density proportional to K, with R the
         integral of the squared density and mu_2 its variance. Bandwidths of two kernels in the
@@ -65,6 +68,7 @@ class Kernel:
     rate: ClassVar[float] = 1.0
     peaks_at_one: ClassVar[bool] = True
     is_exponential: ClassVar[bool] = False
+    has_slope: ClassVar[bool] = True
     smooth_at_zero: ClassVar[bool] = True
     canonical_bandwidth: ClassVar[float]
     peer_bandwidths: ClassVar[Mapping[str, float]] = {}
@@ -76,6 +80,10 @@ class Kernel:
     def log_profile(self, squared: Array) -> Array:
         """log K(u) at ``squared = u**2``, -inf outside the support."""
         raise NotImplementedError(f"{type(self).__name__} defines no log_profile.")
+
+    def slope(self, t: Array) -> Array:
+        """dK / d(u**2), overwriting ``t = rate * u**2``; 0 where u is 0 and K has a kink there."""
+        raise NotImplementedError(f"{type(self).__name__} defines no slope.")
 
     def log_decay(self, nearest: Array, excess: Array) -> Array:
         """log K(u) at u**2 = nearest + excess, less that at nearest; exact however far."""
@@ -120,6 +128,9 @@ class Gaussian(Kernel):
     def profile(self, t: Array) -> Array:
         return _exp(t)
 
+    def slope(self, t: Array) -> Array:
+        return np.multiply(self.profile(t), self.rate, out=t)
+
     def log_profile(self, squared: Array) -> Array:
         return -0.5 * squared
 
@@ -141,6 +152,11 @@ class Laplace(Kernel):
     def profile(self, t: Array) -> Array:
         np.sqrt(t, out=t)
         return _exp(np.negative(t, out=t))
+
+    def slope(self, t: Array) -> Array:
+        u = np.sqrt(t)
+        weights = self.profile(t)
+        return np.divide(-0.5 * weights, u, out=np.zeros_like(u), where=u > 0.0)
 
     def log_profile(self, squared: Array) -> Array:
         return -np.sqrt(squared)
@@ -170,6 +186,10 @@ class Student(Kernel):
         np.multiply(t, t, out=t)
         np.multiply(t, t, out=t)
         return np.reciprocal(t, out=t)
+
+    def slope(self, t: Array) -> Array:
+        fifth = np.minimum(t, 1e7) + 1.0
+        return (-4.0 * self.rate) / fifth**5
 
     def log_profile(self, squared: Array) -> Array:
         return -4.0 * np.log1p(squared / 7.0)
@@ -206,6 +226,12 @@ class _Polynomial(_Compact):
         np.subtract(1.0, t, out=t)
         _at_least(t, 0.0)
         return t if self.power == 1 else np.power(t, self.power, out=t)
+
+    def slope(self, t: Array) -> Array:
+        np.subtract(1.0, t, out=t)
+        if self.power == 1:
+            return np.multiply(t > 0.0, -1.0, out=t)
+        return np.multiply(_at_least(t, 0.0) ** (self.power - 1), -self.power, out=t)
 
 
 class Epanechnikov(_Polynomial):
@@ -246,6 +272,10 @@ class Tricube(_Compact):
         np.subtract(1.0, t, out=t)
         return np.power(t, 3, out=t)
 
+    def slope(self, t: Array) -> Array:
+        u = np.sqrt(np.clip(t, 0.0, 1.0, out=t))
+        return -4.5 * u * (1.0 - t * u) ** 2
+
 
 class Triangular(_Compact):
     """1 - u inside the unit ball."""
@@ -259,6 +289,10 @@ class Triangular(_Compact):
         np.sqrt(t, out=t)
         np.subtract(1.0, t, out=t)
         return _at_least(t, 0.0)
+
+    def slope(self, t: Array) -> Array:
+        inside = (t > 0.0) & (t < 1.0)
+        return np.divide(-0.5, np.sqrt(t), out=np.zeros_like(t), where=inside)
 
 
 class Cosine(_Compact):
@@ -274,12 +308,18 @@ class Cosine(_Compact):
         # sin of the complement: exactly zero on the edge, where cos(pi / 2) is not.
         return np.sin(np.multiply(t, 0.5 * math.pi, out=t), out=t)
 
+    def slope(self, t: Array) -> Array:
+        # d cos(pi u / 2) / d(u**2) = -(pi / 2)**2 / 2 * sinc(u / 2)
+        inside = t < 1.0
+        return np.sinc(0.5 * np.sqrt(np.clip(t, 0.0, 1.0))) * inside * (-(math.pi**2) / 8.0)
+
 
 class Uniform(_Compact):
     """1 on the closed unit ball: a mean over a window, edge included."""
 
     name = "uniform"
     smooth_at_zero = False
+    has_slope = False
     canonical_bandwidth = 4.5**0.2
     peer_bandwidths: ClassVar = {"np": 1.0, "sklearn": 1.0}
 
@@ -294,7 +334,9 @@ class CallableKernel(Kernel):
     """A user's function from u**2 to log-weights.
 
     Its maximum is not known, so weights are shifted by the largest of each query; where every
-    log-weight is -inf, the query is outside the support.
+    log-weight is -inf, the query is outside the support. Being a function of u**2 alone, it cannot
+    tell keys apart whose squared distances round to the same number: some 1e8 bandwidths away,
+    where built-in kernels still can.
 
     Parameters
     ----------
@@ -305,6 +347,7 @@ class CallableKernel(Kernel):
 
     name = "callable"
     peaks_at_one = False
+    has_slope = False
     smooth_at_zero = False
     canonical_bandwidth = Gaussian.canonical_bandwidth
 
@@ -316,11 +359,13 @@ class CallableKernel(Kernel):
         squared = np.asarray(squared)
         returned = self.function(squared.copy())
         try:
+            if np.iscomplexobj(returned):
+                raise TypeError("complex numbers")
             log_weights = np.asarray(returned, dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise ValueError(
-                f"kernel={self.function!r} returned {type(returned).__name__!r}, not numbers; a "
-                "callable kernel returns an array of log-weights."
+                f"kernel={self.function!r} returned {type(returned).__name__!r}, not real numbers; "
+                "a callable kernel returns an array of log-weights."
             ) from error
         if log_weights.shape != squared.shape:
             raise ValueError(

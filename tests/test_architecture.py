@@ -160,7 +160,7 @@ def test_class_docstring_describes_every_parameter_and_attribute():
     model = cls(bandwidth=1.0).fit([[0.0], [1.0]], [0.0, 1.0])
     fitted = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
     documented = {attribute.name for attribute in doc["Attributes"]}
-    assert documented == fitted | {"effective_dof_", "feature_names_in_"}
+    assert documented == fitted | {"criterion_", "effective_dof_", "feature_names_in_"}
 
 
 @pytest.mark.parametrize("name", skattn.__all__)

@@ -340,10 +340,11 @@ def test_other_weights_are_importances_left_out_whole():
 @pytest.mark.parametrize(
     ("weights", "message"),
     [
-        ([0.0, 0.0, 0.0], r"(?i)sample.weight.*(zero|non-zero)"),
-        ([1.0, -1.0, 1.0], "Negative values in data passed to `sample_weight`"),
-        ([1.0, np.nan, 1.0], "Input sample_weight contains NaN"),
-        ([1.0, np.inf, 1.0], "Input sample_weight contains infinity"),
+        ([0.0, 0.0, 0.0], r"sample_weight must be .* not all zero; got zeros only"),
+        ([1.0, -1.0, 1.0], r"sample_weight must be finite .* none negative .*; got -1.0"),
+        ([1.0, np.nan, 1.0], r"sample_weight must be finite .*; got nan"),
+        ([1.0, np.inf, 1.0], r"sample_weight must be finite .*; got inf"),
+        (["a", "b", "c"], r"sample_weight must be finite numbers.*; got list: .*'a'"),
         ([1.0, 1.0], r"sample_weight.shape == \(2,\), expected \(3,\)"),
     ],
 )
@@ -543,6 +544,8 @@ def test_constructor_stores_parameters_and_nothing_else():
     parameters = {
         "bandwidth": bandwidth,
         "kernel": kernel,
+        "anisotropic": False,
+        "max_queries": 10,
         "extrapolation": "nan",
         "algorithm": "dense",
         "n_jobs": 2,

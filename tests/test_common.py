@@ -1,7 +1,8 @@
 """scikit-learn's own checks, over configurations that cover kernels, bandwidths and policies.
 
-Every pair of values of two parameters occurs in a configuration. The full product of them takes
-minutes: ``SKATTN_ALL_CONFIGURATIONS=1 python -m pytest tests/test_common.py``.
+The full product of kernels, bandwidths, policies and jobs (the checks' data leave compact kernels
+with queries outside, so with "nearest" only) takes minutes:
+``SKATTN_ALL_CONFIGURATIONS=1 python -m pytest tests/test_common.py``.
 """
 
 import itertools
@@ -22,18 +23,21 @@ def square_root(squared):
     return -(squared**0.5)
 
 
-BANDWIDTHS = ["scott", "silverman", 0.7]
+# Their data repeat rows, and sample weights above one do.
+pytestmark = pytest.mark.filterwarnings("ignore:.*copies of others:UserWarning")
+
+BANDWIDTHS = ["loo", "scott", 0.7]
 POLICIES = ["nearest", "raise"]
 CHOICES = {
     "kernel": [*KERNELS, square_root],
-    "bandwidth": BANDWIDTHS,
-    "extrapolation": POLICIES,
+    "bandwidth": ["loo", "gcv", "aicc", "scott", "silverman", 0.7],
+    "extrapolation": ["nearest", "nan", "raise"],
     "n_jobs": [None, 2],
 }
 
 
 def covering():
-    """Kernels in turn with the other values in rotation; nearest where queries may be outside."""
+    """Every kernel, and every value of the other parameters with many of them."""
     for i, kernel in enumerate(CHOICES["kernel"]):
         bounded = kernel in KERNELS and KERNELS[kernel].support < float("inf")
         yield NadarayaWatsonRegressor(
@@ -46,15 +50,18 @@ def covering():
     yield NadarayaWatsonRegressor(kernel="epanechnikov", bandwidth=4.0, extrapolation="raise")
     yield NadarayaWatsonRegressor(kernel="uniform", bandwidth=3.0, extrapolation="nan")
     yield NadarayaWatsonRegressor(kernel="laplace", bandwidth="silverman", extrapolation="nan")
+    yield NadarayaWatsonRegressor(kernel="student", bandwidth="gcv", n_jobs=2)
+    yield NadarayaWatsonRegressor(kernel="biweight", bandwidth="aicc", anisotropic=False)
+    yield NadarayaWatsonRegressor(bandwidth="loo", anisotropic=False, max_queries=7)
 
 
 def product():
     for values in itertools.product(*CHOICES.values()):
         parameters = dict(zip(CHOICES, values, strict=True))
         kernel = parameters["kernel"]
-        if kernel in KERNELS and KERNELS[kernel].support < float("inf"):
-            parameters["extrapolation"] = "nearest"
-        yield NadarayaWatsonRegressor(**parameters)
+        bounded = kernel in KERNELS and KERNELS[kernel].support < float("inf")
+        if not bounded or parameters["extrapolation"] == "nearest":
+            yield NadarayaWatsonRegressor(**parameters)
 
 
 CONFIGURATIONS = list(product() if os.environ.get("SKATTN_ALL_CONFIGURATIONS") else covering())

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.geometry import Frame, Own, Table, are_multiplicities, rounded_center
+from skattn.geometry import Frame, Own, Table, Unit, are_multiplicities, rounded_center
 
 
 @given(arrays(np.float64, (7, 2), elements=st.floats(-1.7e308, 1.7e308)))
@@ -25,10 +25,37 @@ def test_subtracting_the_center_from_whole_numbers_is_exact(whole, offset):
     assert_array_equal(centered - centered[0], differences)
 
 
-def test_center_is_near_the_mean(rng):
-    columns = rng.standard_normal((500, 3)) * [1.0, 1e-9, 1e9] + [0.0, 5.0, 1e12]
+def test_center_is_near_the_median(rng):
+    columns = rng.standard_normal((501, 3)) * [1.0, 1e-9, 1e9] + [0.0, 5.0, 1e12]
     half_range = 0.5 * np.ptp(columns, axis=0)
-    assert (np.abs(rounded_center(columns) - columns.mean(axis=0)) <= half_range / 64).all()
+    distance = np.abs(rounded_center(columns) - np.median(columns, axis=0))
+    assert (distance <= half_range / 64).all()
+
+
+@pytest.mark.parametrize("outlier", [1e6, 1e12, 1e17, 1e300])
+def test_one_huge_value_costs_the_others_no_digits(rng, outlier):
+    columns = np.append(rng.random(60), outlier)[:, None]
+    centered = columns - rounded_center(columns)
+    differences = centered[1:60, 0] - centered[0, 0]
+    assert_allclose(differences, columns[1:60, 0] - columns[0, 0], rtol=0, atol=1e-15)
+
+
+@given(arrays(np.float64, (6, 2), elements=st.floats(-1.7e308, 1.7e308)))
+def test_units_restore_the_values(values):
+    unit, in_units = Unit.of(values)
+    assert (np.abs(in_units) <= 2.0).all()
+    assert_allclose(unit.restore(in_units), values, rtol=1e-15, atol=1e-15 * np.abs(values).max())
+
+
+def test_means_in_units_are_restored_within_the_range_of_the_values():
+    unit, in_units = Unit.of(np.array([[0.1], [0.7]]))
+    beyond = in_units + np.array([[-1e-12], [1e-12]])
+    assert_array_equal(unit.restore(beyond), [[0.1], [0.7]])
+
+
+def test_numbers_too_large_for_fractions_are_no_multiplicities():
+    assert not are_multiplicities(np.array([1e308, 1e308]))
+    assert are_multiplicities(np.array([2.0**52, 1.0]))
 
 
 def test_constant_column_is_its_own_center():
@@ -117,3 +144,24 @@ def test_own_entries_fall_into_their_block_of_keys():
     assert_array_equal(keys, [0, 1])
     queries, keys = own.entries(0, 6)
     assert_array_equal(np.stack([queries, keys]), [[0, 1, 1, 1], [0, 2, 3, 4]])
+
+
+def test_groups_are_left_out_together():
+    X, groups = np.array([[3.0], [1.0], [2.0], [0.0]]), np.array([1, 0, 1, 0])
+    table = Table.canonical(X, X, np.array([1.0, 1.0, 1.0, 0.0]), groups)
+    assert_array_equal(table.X[:, 0], [1.0, 2.0, 3.0, 0.0])
+    own = table.own()
+    assert_array_equal(own.start, [0, 1, 1, 0])
+    assert_array_equal(own.stop, [1, 3, 3, 1])  # the absent row too leaves its group out
+    assert_array_equal(own.kept, 0.0)
+    assert_array_equal(own.covers(2), [False, True, True, False])
+
+
+def test_merging_joins_equal_rows_of_a_group():
+    X, y = np.array([[1.0], [1.0], [1.0], [2.0]]), np.array([[0.0], [0.0], [5.0], [0.0]])
+    table = Table.canonical(X, y, np.array([1.0, 2.0, 1.0, 0.0]))
+    merged = table.merged()
+    assert_array_equal(merged.weights, [3.0, 1.0])
+    assert_array_equal(merged.y[:, 0], [0.0, 5.0])
+    grouped = Table.canonical(X, y, np.ones(4), np.array([0, 1, 0, 0])).merged()
+    assert_array_equal(grouped.weights, 1.0)

@@ -53,7 +53,7 @@ def test_support_is_where_weights_end(name):
     if math.isinf(kernel.support):
         assert profile(kernel, [30.0])[0] > 0.0
     else:
-        inside, outside = kernel.support * (1 - 1e-9), kernel.support * (1 + 1e-9)
+        inside, outside = kernel.support * (1 - 1e-7), kernel.support * (1 + 1e-7)
         weights = profile(kernel, [inside, outside])
         assert weights[0] > 0.0
         assert weights[1] == 0.0
@@ -63,7 +63,7 @@ def test_support_is_where_weights_end(name):
 def test_uniform_window_includes_its_edge_whatever_division_rounds():
     beyond = (0.1 + 0.2) / 0.3
     assert beyond > 1.0
-    assert_array_equal(profile(KERNELS["uniform"], [1.0, beyond, 1.0 + 1e-9]), [1.0, 1.0, 0.0])
+    assert_array_equal(profile(KERNELS["uniform"], [1.0, beyond, 1.0 + 1e-6]), [1.0, 1.0, 0.0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -157,3 +157,20 @@ def test_callable_cannot_change_the_distances():
     squared = np.array([1.0, 2.0])
     get_kernel(greedy).log_profile(squared)
     assert_array_equal(squared, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if KERNELS[name].has_slope])
+def test_slope_is_the_derivative_of_the_profile(name):
+    kernel, squared, step = KERNELS[name], np.array([0.03, 0.3, 0.7, 0.95, 1.3]), 1e-6
+    above, below = (np.exp(kernel.log_profile(squared + sign * step)) for sign in (1, -1))
+    slope = kernel.slope(kernel.rate * squared)
+    assert_allclose(slope, (above - below) / (2 * step), rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", [name for name in NAMES if KERNELS[name].has_slope])
+def test_slope_is_finite_at_zero_at_the_edge_and_far_away(name, dtype):
+    squared = np.array([0.0, 1.0, 1e6, 1e30], dtype=dtype)
+    with np.errstate(over="raise", invalid="raise", divide="raise"):
+        slope = KERNELS[name].slope((KERNELS[name].rate * squared).astype(dtype))
+    assert np.isfinite(slope).all()

@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 
 from skattn import NadarayaWatsonRegressor
+from skattn.attention import Resources
+from skattn.bandwidth import spread
+from skattn.bandwidth._objective import Objective
+from skattn.geometry import Own
 from skattn.kernels import KERNELS
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -42,6 +46,7 @@ def _golden_rows(source):
 
 
 GOLDEN = [row for source in SOURCES for row in _golden_rows(source)]
+SELECTED = _golden_rows("selected")
 
 
 def _table(name):
@@ -52,8 +57,8 @@ def _normal_cut_at_four(squared):
     return np.where(squared <= 16.0, -0.5 * squared, -np.inf)
 
 
-def _model(golden, bandwidth_error=0.0):
-    """Our estimator of a reference value, in the bandwidths of its source."""
+def _kernel_and_bandwidth(golden):
+    """Ours for those of a reference value."""
     kernel = golden.kernel
     if golden.source == "ksmooth":
         factor, kernel = {
@@ -64,7 +69,12 @@ def _model(golden, bandwidth_error=0.0):
         # kerneljax and sm write the Gaussian as np does
         peer = golden.source if golden.source == "statsmodels" else "np"
         factor = KERNELS[kernel].peer_bandwidths[peer]
-    bandwidth = factor * np.array([float(h) for h in golden.bandwidth.split()])
+    return kernel, factor * np.array([float(h) for h in golden.bandwidth.split()])
+
+
+def _model(golden, bandwidth_error=0.0):
+    """Our estimator of a reference value, in the bandwidths of its source."""
+    kernel, bandwidth = _kernel_and_bandwidth(golden)
     return NadarayaWatsonRegressor(
         bandwidth * (1.0 + bandwidth_error), kernel=kernel, extrapolation="nan"
     )
@@ -79,11 +89,32 @@ def _computed(golden, bandwidth_error=0.0):
         return model.predict(_table(f"{golden.data}_query"))
     if golden.kind == "train":
         return model.predict(X)
+    if golden.kind.endswith("_gradient"):
+        return _gradient(X, y, model.bandwidth_, golden.kind.removesuffix("_gradient"))
     if golden.kind == "loo":
         return np.array([np.mean((y - model.predict(None)) ** 2)])
     n, trace = len(y), model.effective_dof_
     penalty = (1.0 + trace / n) / (1.0 - (trace + 2.0) / n)
     return np.array([np.log(np.mean((y - model.predict(X)) ** 2)) + penalty])
+
+
+def _gradient(X, y, bandwidth, criterion):
+    """The slope of a criterion in every bandwidth: ours is in their logarithms, in spreads."""
+    rows, unit = np.arange(len(y)), y.std()
+    scale = spread(X, np.ones(len(y)))
+    objective = Objective(
+        (X - X.mean(axis=0)) / scale,
+        (y - y.mean())[:, None] / unit,
+        np.ones(len(y)),
+        Own(rows, rows + 1, np.full(len(y), float(criterion != "loo"))),
+        criterion,
+        KERNELS["gaussian"],
+        float(len(y)),
+        rows,
+        Resources(),
+    )
+    gradient = objective.linearize(np.log(bandwidth / scale))[1] / bandwidth
+    return gradient if criterion == "aicc" else gradient * unit**2
 
 
 # Some windows hold no row: predictions are NaN with a warning, tested in test_errors.py.
@@ -95,6 +126,35 @@ def test_agrees_with(golden):
     np.testing.assert_allclose(_computed(golden), golden.numbers(), rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(
+    "golden", [row for row in GOLDEN + SELECTED if row.kind in ("loo", "aicc")], ids=str
+)
+def test_criterion_curve_agrees_with(golden):
+    if np.isnan(golden.numbers()).all():
+        pytest.skip("the source prints no objective")
+    np.testing.assert_allclose(_curve(golden), golden.numbers(), rtol=1e-11)
+
+
+def _curve(golden):
+    """The criterion at the bandwidth of a reference value."""
+    table, (kernel, bandwidth) = _table(golden.data), _kernel_and_bandwidth(golden)
+    model = NadarayaWatsonRegressor(1.0, kernel=kernel).fit(table[:, :-1], table[:, -1])
+    return model.criterion_curve([bandwidth], criterion=golden.kind)
+
+
+@pytest.mark.parametrize("golden", SELECTED, ids=str)
+def test_selected_bandwidth_is_as_good_as_that_of(golden):
+    table, (kernel, theirs) = _table(golden.data), _kernel_and_bandwidth(golden)
+    model = NadarayaWatsonRegressor(golden.kind, kernel=kernel)
+    model.fit(table[:, :-1], table[:, -1])
+    value = model.criterion_curve([theirs], criterion=golden.kind)[0]
+    # the minima of compact kernels are kinks, found as sharply as their bandwidth
+    rtol = 1e-9 if kernel == "gaussian" else 1e-5
+    assert model.criterion_ <= value + rtol * abs(value)
+    # all of theirs are global minima, found as sharply as their searches stop
+    np.testing.assert_allclose(model.criterion_, value, rtol=1e-6 if kernel == "gaussian" else 1e-5)
+
+
 def test_reference_tables_are_complete():
     kinds = {source: {} for source in SOURCES}
     for golden in GOLDEN:
@@ -103,13 +163,21 @@ def test_reference_tables_are_complete():
     assert counts == {
         "np": {"query": 8, "train": 8, "loo": 8, "aicc": 8},
         "statsmodels": {"query": 5, "train": 5, "loo": 5, "aicc": 5},
-        "kerneljax": {"loo": 5, "aicc": 5},
+        "kerneljax": {"loo": 5, "aicc": 5, "loo_gradient": 5, "aicc_gradient": 5},
         "ksmooth": {"query": 4},
         "sm": {"query": 1},
     }
     lengths = {("d1", "query"): 23, ("d1", "train"): 50, ("d2", "query"): 20, ("d2", "train"): 100}
     for golden in GOLDEN:
-        assert len(golden.numbers()) == lengths.get((golden.data, golden.kind), 1)
+        n_features = len(golden.bandwidth.split())
+        default = n_features if golden.kind.endswith("_gradient") else 1
+        assert len(golden.numbers()) == lengths.get((golden.data, golden.kind), default)
+    sources = [golden.source for golden in SELECTED]
+    assert {source: sources.count(source) for source in sources} == {
+        "np": 6,
+        "statsmodels": 4,
+        "sm": 2,
+    }
 
 
 @pytest.mark.parametrize(

@@ -20,13 +20,25 @@ from scipy.sparse import csr_array
 
 from skattn.attention._dense import dense_sums
 from skattn.attention._far import far_sums
+from skattn.attention._grid import bandwidth_ladder, grid_means
 from skattn.attention._merge import Sums
 from skattn.attention._request import Request, Resources
+from skattn.attention._slopes import slope_sums
 from skattn.attention._weights import dense_weights, top_weights
-from skattn.geometry import Own, rounded_center
+from skattn.geometry import Own
 from skattn.kernels import Kernel
 
-__all__ = ["Attended", "Resources", "attend", "attend_weights"]
+__all__ = [
+    "Attended",
+    "Request",
+    "Resources",
+    "Sloped",
+    "attend",
+    "attend_slopes",
+    "attend_weights",
+    "bandwidth_ladder",
+    "grid_means",
+]
 
 Array = NDArray[np.float64]
 
@@ -38,13 +50,13 @@ class Attended:
     Attributes
     ----------
     mean : ndarray of shape (n_queries, n_outputs)
-        Weighted mean of the values, within their range.
+        Weighted mean of the values.
     log_normalizer : ndarray of shape (n_queries,)
         log of the sum of s_i K(|q - k_i|); -inf outside the support.
     own_weight : ndarray of shape (n_queries,)
         Attention weight of the query's own keys (degree 0: the leverage).
     squares : ndarray of shape (n_queries,) or None
-        Sum of squared attention weights, where it was asked for.
+        Sum over rows of squared attention weights, where it was asked for.
     outside : ndarray of shape (n_queries,) of bool
         Queries without a key in the support: their weight went to the nearest key, shared
         among ties.
@@ -65,7 +77,7 @@ def attend(
     log_weights: Array,
     *,
     own: Own | None = None,
-    squares: bool = False,
+    repeats: Array | None = None,
     resources: Resources = Resources(),
 ) -> Attended:
     """Attention of queries over keys.
@@ -77,7 +89,7 @@ def attend(
     keys : ndarray of shape (n_keys, n_features)
         Coordinates of the keys.
     values : ndarray of shape (n_keys, n_outputs)
-        Their values, finite, of any size.
+        Their values, of order one: see `skattn.geometry.Unit`.
     kernel : Kernel
         What weight a distance earns.
     log_weights : ndarray of shape (n_keys,)
@@ -85,8 +97,8 @@ def attend(
     own : Own, default=None
         The keys that are each query's own, and how much of their weight stays. At least one key
         must stay for every query.
-    squares : bool, default=False
-        Whether to sum squared weights too.
+    repeats : ndarray of shape (n_keys,), default=None
+        How many rows each key stands for. Given, squared weights are summed over rows.
     resources : Resources, default=Resources()
         Threads, size of blocks and precision allowed.
 
@@ -95,9 +107,8 @@ def attend(
     Attended
         The mean, and what else was asked for.
     """
-    unit, values_unit = _unit_values(values)
     largest = log_weights.max()
-    request = Request(queries, keys, values_unit, kernel, log_weights - largest, own, squares)
+    request = Request(queries, keys, values, kernel, log_weights - largest, own, repeats)
     sums = dense_sums(request, resources)
     hard = _unresolved(sums, request, resources.dtype)
     if hard.size and resources.dtype == np.float32:
@@ -109,18 +120,87 @@ def attend(
     with np.errstate(divide="ignore"):
         log_normalizer = sums.log_shift + np.log(sums.denominator) + largest
     return Attended(
-        mean=unit.restore(sums.numerator / sums.denominator[:, None]),
+        mean=sums.numerator / sums.denominator[:, None],
         log_normalizer=log_normalizer,
         own_weight=sums.own / sums.denominator,
-        squares=sums.squares / sums.denominator**2 if squares else None,
+        squares=None if repeats is None else sums.squares / sums.denominator**2,
         outside=np.isneginf(log_normalizer),
     )
+
+
+@dataclass(frozen=True)
+class Sloped:
+    """Means and their derivatives in the logarithms of the bandwidths.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_queries, n_outputs)
+    mean_slope : ndarray of shape (n_queries, n_outputs, n_features)
+    own_weight : ndarray of shape (n_queries,)
+    own_slope : ndarray of shape (n_queries, n_features)
+        Derivatives of `own_weight`, for own keys at distance zero.
+    """
+
+    mean: Array
+    mean_slope: Array
+    own_weight: Array
+    own_slope: Array
+
+
+def attend_slopes(
+    queries: Array,
+    keys: Array,
+    values: Array,
+    kernel: Kernel,
+    log_weights: Array,
+    *,
+    own: Own | None = None,
+    resources: Resources = Resources(),
+) -> Sloped:
+    """`attend`, and how the means change with the bandwidth of each feature.
+
+    Queries that only keys beyond the reach of floating point numbers make a prediction for get
+    slopes of zero: their mean is that of the nearest key, whatever the bandwidth.
+
+    Parameters
+    ----------
+    queries, keys, kernel, log_weights, own, resources
+        As for `attend`; the kernel has a slope.
+    values : ndarray of shape (n_keys, n_outputs)
+        Of order one.
+
+    Returns
+    -------
+    Sloped
+        Means, own weights and their derivatives.
+    """
+    request = Request(queries, keys, values, kernel, log_weights - log_weights.max(), own)
+    sums = slope_sums(request, resources)
+    denominator = sums.totals[:, 0]
+    hard = np.flatnonzero(denominator < kernel.trusted_normalizer(resources.dtype))
+    safe = np.where(denominator > 0.0, denominator, 1.0)[:, None]
+    mean, own_weight = sums.totals[:, 1:] / safe, sums.own / safe[:, 0]
+    log_slope = sums.slopes[:, 0] / safe
+    mean_slope = sums.slopes[:, 1:] / safe[:, :, None] - mean[:, :, None] * log_slope[:, None]
+    if hard.size:
+        exact = attend(
+            queries[hard],
+            keys,
+            values,
+            kernel,
+            log_weights,
+            own=None if own is None else own.take(hard),
+            resources=replace(resources, dtype=np.dtype(np.float64)),
+        )
+        mean[hard], own_weight[hard] = exact.mean, exact.own_weight
+        mean_slope[hard], log_slope[hard] = 0.0, 0.0
+    return Sloped(mean, mean_slope, own_weight, -own_weight[:, None] * log_slope)
 
 
 def _unresolved(sums: Sums, request: Request, dtype: np.dtype) -> NDArray[np.intp]:
     """Queries whose sums underflow or rounding may have spoilt."""
     least = request.kernel.trusted_normalizer(dtype)
-    if request.squares:  # squared weights underflow at half the exponent
+    if request.repeats is not None:  # squared weights underflow at half the exponent
         least = least**0.5
     return np.flatnonzero(sums.denominator < least)
 
@@ -156,27 +236,3 @@ def attend_weights(
     if top_k is None:
         return dense_weights(request, resources)
     return top_weights(request, top_k, resources)
-
-
-@dataclass(frozen=True)
-class _Unit:
-    """Values as ``(center + unit value) * 2**exponent``.
-
-    Sums of unit values neither overflow nor lose digits to what the values have in common.
-    """
-
-    center: Array
-    exponent: NDArray[np.intc]
-    low: Array
-    high: Array
-
-    def restore(self, mean: Array) -> Array:
-        return np.ldexp(np.clip(self.center + mean, self.low, self.high), self.exponent)
-
-
-def _unit_values(values: Array) -> tuple[_Unit, Array]:
-    exponent = np.frexp(np.abs(values).max(axis=0))[1]
-    scaled = np.ldexp(values, -exponent)
-    center = rounded_center(scaled)
-    unit = _Unit(center, exponent, scaled.min(axis=0), scaled.max(axis=0))
-    return unit, scaled - center

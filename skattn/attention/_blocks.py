@@ -56,6 +56,10 @@ class WeightBlocks:
         return np.einsum("ij,ij->i", self.request.keys, self.request.keys)
 
     @cached_property
+    def _key_radius(self) -> float:
+        return float(np.sqrt(self._key_norms.max()))
+
+    @cached_property
     def _expanded_keys(self) -> dict[np.dtype, Array]:
         keys = self.request.keys
         rows = np.vstack([keys.T, np.ones(len(keys)), self._key_norms])
@@ -66,7 +70,7 @@ class WeightBlocks:
         """The cheapest type in which squared distances may be expanded, None for differences."""
         if not self.request.kernel.smooth_at_zero or len(self.request.queries) < _FEW_QUERIES:
             return None
-        radius = np.sqrt(self._query_norms[rows].max()) + np.sqrt(self._key_norms.max())
+        radius = np.sqrt(self._query_norms[rows].max()) + self._key_radius
         for dtype in self.dtypes:
             if 0.5 * np.finfo(dtype).eps * radius**2 <= _TOLERANCE[dtype]:
                 return dtype
@@ -75,7 +79,7 @@ class WeightBlocks:
     def lift(self, rows: slice) -> float:
         """How much the log-weights of distant queries can be raised in passing."""
         dtype = self.expansion(rows)
-        liftable = self.request.kernel.is_exponential and not self.request.squares
+        liftable = self.request.kernel.is_exponential and self.request.repeats is None
         return _LIFT[dtype] if dtype is not None and liftable else 0.0
 
     def weights(
@@ -110,6 +114,14 @@ class WeightBlocks:
         shift = logits.max(axis=1)
         logits -= np.where(np.isneginf(shift), 0.0, shift)[:, None]
         return np.exp(logits, out=logits), shift
+
+    def slopes(self, rows: slice, columns: slice, buffer: Buffer) -> Array:
+        """dK / d(u**2) of a block, times what stays of the own keys."""
+        slopes = self.request.kernel.slope(self._scaled_distances(rows, columns, buffer, 0.0))
+        if self.request.own is not None:
+            queries, keys, kept = self.own_entries(rows, columns)
+            slopes[queries, keys] *= kept.astype(slopes.dtype)
+        return slopes
 
     def own_entries(self, rows: slice, columns: slice) -> tuple[Indices, Indices, Array]:
         """Positions in a block of the queries' own keys, and what stays of their weight."""

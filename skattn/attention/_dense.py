@@ -29,7 +29,7 @@ def dense_sums(request: Request, resources: Resources) -> Sums:
     """
     engine = _DenseEngine(request, resources)
     blocks = resources.row_blocks(len(request.queries), len(request.keys))
-    run_blocks(engine.run, blocks, resources.n_threads)
+    run_blocks(engine.run, blocks, resources.workers(request.n_pairs))
     return engine.sums
 
 
@@ -40,7 +40,8 @@ class _DenseEngine:
         factor = self.blocks.factor
         contracted = np.column_stack([request.values * factor[:, None], factor])
         self.contracted = {dtype: contracted.astype(dtype) for dtype in self.blocks.dtypes}
-        self.squared_factor = {dtype: (factor**2).astype(dtype) for dtype in self.blocks.dtypes}
+        repeats = 1.0 if request.repeats is None else request.repeats
+        self.squared = {dtype: (factor**2 / repeats).astype(dtype) for dtype in self.blocks.dtypes}
         self.sums = Sums.empty(len(request.queries), request.values.shape[1])
 
     def run(self, row_blocks: Sequence[slice]) -> None:
@@ -62,14 +63,15 @@ class _DenseEngine:
 
     def _block_sums(self, rows: slice, columns: slice, buffer: Buffer, lift: float = 0.0) -> Sums:
         weights, shift = self.blocks.weights(rows, columns, buffer, lift)
-        sums = Sums.empty(len(weights), self.request.values.shape[1])
-        own, squares = sums.own, sums.squares
+        own, squares = np.zeros((2, len(weights)))
+        totals = weights @ self.contracted[weights.dtype][columns]
         if self.request.own is not None:
-            queries, keys, _ = self.blocks.own_entries(rows, columns)
+            queries, keys, kept = self.blocks.own_entries(rows, columns)
             own_weights = weights[queries, keys] * self.blocks.factor[columns][keys]
             np.add.at(own, queries, own_weights)
-        totals = weights @ self.contracted[weights.dtype][columns]
-        if self.request.squares:
+            # of the rows a key stands for, the part that stays: its squares are as many fewer
+            weights[queries, keys] /= np.sqrt(np.where(kept > 0.0, kept, 1.0))
+        if self.request.repeats is not None:
             np.multiply(weights, weights, out=weights)
-            squares = weights @ self.squared_factor[weights.dtype][columns]
+            squares = weights @ self.squared[weights.dtype][columns]
         return Sums(shift, totals[:, :-1], totals[:, -1], squares, own)

@@ -10,14 +10,15 @@ which loses nothing however far the query is. Only keys near enough to count are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skattn.attention._merge import Sums
-from skattn.attention._request import Request, Resources
+from skattn.attention._request import Request, Resources, slices
+from skattn.attention._threads import run_blocks
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -57,34 +58,45 @@ class FarWeights:
 def far_sums(request: Request, resources: Resources) -> Sums:
     """Sums over keys for queries that the dense engine cannot resolve, at any distance."""
     sums = Sums.empty(len(request.queries), request.values.shape[1])
-    for far in far_weights(request, resources):
+
+    def write(far: FarWeights) -> None:
         values = far.weights[:, None] * request.values[far.keys]
-        own: Array = np.zeros(far.log_shift.size)
+        own, kept = np.zeros(far.log_shift.size), np.ones(far.weights.size)
         if request.own is not None:
             block = request.own.take(far.rows)
             is_own = (block.start[far.queries] <= far.keys) & (far.keys < block.stop[far.queries])
             np.add.at(own, far.queries[is_own], far.weights[is_own])
+            kept[is_own] = block.kept[far.queries[is_own]]
+        repeats = kept if request.repeats is None else kept * request.repeats[far.keys]
+        squares = np.divide(far.weights**2, repeats, out=np.zeros_like(repeats), where=repeats > 0)
         sums.write(
             far.rows,
             Sums(
                 far.log_shift,
                 np.add.reduceat(values, far.starts, axis=0),
                 np.add.reduceat(far.weights, far.starts),
-                np.add.reduceat(far.weights**2, far.starts),
+                np.add.reduceat(squares, far.starts),
                 own,
             ),
         )
+
+    far_weights(request, resources, write)
     return sums
 
 
-def far_weights(request: Request, resources: Resources) -> Iterator[FarWeights]:
-    """Weights of far queries, block by block."""
+def far_weights(
+    request: Request, resources: Resources, receive: Callable[[FarWeights], None]
+) -> None:
+    """Compute the weights of far queries and hand them over, block by block."""
     n_keys, n_features = request.keys.shape
-    step = max(1, 8 * resources.block_bytes // (8 * n_keys * (n_features + 6)))
+    step = max(1, resources.block_bytes // (8 * n_keys * (n_features + 6)))
     key_norms = np.einsum("ij,ij->i", request.keys, request.keys)
-    for start in range(0, len(request.queries), step):
-        rows = slice(start, min(start + step, len(request.queries)))
-        yield _block_weights(request, rows, key_norms)
+
+    def run(row_blocks: Sequence[slice]) -> None:
+        for rows in row_blocks:
+            receive(_block_weights(request, rows, key_norms))
+
+    run_blocks(run, list(slices(len(request.queries), step)), resources.workers(request.n_pairs))
 
 
 def _block_weights(request: Request, rows: slice, key_norms: Array) -> FarWeights:

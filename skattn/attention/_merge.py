@@ -23,7 +23,7 @@ class Sums:
     denominator : ndarray of shape (n_queries,)
         Sum of weights.
     squares : ndarray of shape (n_queries,)
-        Sum of squared weights; zero where it was not asked for.
+        Sum over rows of squared weights; zero where it was not asked for.
     own : ndarray of shape (n_queries,)
         Weight of the query's own keys; zero where it has none.
     """
@@ -37,14 +37,8 @@ class Sums:
     @classmethod
     def empty(cls, n_queries: int, n_outputs: int) -> Sums:
         """Sums over no key."""
-        zeros = np.zeros((4, n_queries))
-        return cls(
-            np.full(n_queries, -np.inf),
-            np.zeros((n_queries, n_outputs)),
-            zeros[0],
-            zeros[1],
-            zeros[2],
-        )
+        numerator = np.zeros((n_queries, n_outputs))
+        return cls(np.full(n_queries, -np.inf), numerator, *np.zeros((3, n_queries)))
 
     def write(self, queries: slice | NDArray[np.intp], other: Sums) -> None:
         """Overwrite the rows of some queries."""

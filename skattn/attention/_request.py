@@ -13,6 +13,9 @@ from skattn.kernels import Kernel
 
 Array = NDArray[np.float64]
 
+# So many pairs of queries and keys are not worth another thread, or another block.
+_FEW_PAIRS = 400_000
+
 
 @dataclass(frozen=True)
 class Request:
@@ -29,8 +32,8 @@ class Request:
         Logarithms of the sample weights, at most 0.
     own : Own or None
         What each query leaves out; at least one key must stay.
-    squares : bool
-        Whether sums of squared weights are wanted.
+    repeats : ndarray of shape (n_keys,) or None
+        How many rows each key stands for, where sums over rows of squared weights are wanted.
     """
 
     queries: Array
@@ -39,7 +42,12 @@ class Request:
     kernel: Kernel
     log_weights: Array
     own: Own | None = None
-    squares: bool = False
+    repeats: Array | None = None
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of queries and keys."""
+        return len(self.queries) * len(self.keys)
 
     def take(self, queries: NDArray[np.intp]) -> Request:
         """The same request for some of the queries."""
@@ -65,20 +73,26 @@ class Resources:
     block_bytes: int = 2 << 20
     dtype: np.dtype = np.dtype(np.float64)
 
+    def workers(self, n_pairs: int) -> int:
+        """Threads worth starting for so many pairs of queries and keys."""
+        return min(self.n_threads, max(1, n_pairs // _FEW_PAIRS))
+
     def row_blocks(self, n_queries: int, n_keys: int, least: int = 256) -> list[slice]:
         """Blocks of queries, as large as is efficient, and some for each of a few threads.
 
         They do not depend on the number of threads, so neither does the rounding of results.
         """
         rows = max(least, self.block_bytes // (n_keys * self.dtype.itemsize))
-        rows = min(rows, max(1, least // 8, -(-n_queries // 8)))
-        return list(_slices(n_queries, rows))
+        if n_queries * n_keys >= _FEW_PAIRS:
+            rows = min(rows, max(1, least // 8, -(-n_queries // 8)))
+        return list(slices(n_queries, rows))
 
     def key_blocks(self, n_rows: int, n_keys: int) -> list[slice]:
         """Blocks of keys that fit beside a block of queries."""
-        return list(_slices(n_keys, max(1, self.block_bytes // (n_rows * self.dtype.itemsize))))
+        return list(slices(n_keys, max(1, self.block_bytes // (n_rows * self.dtype.itemsize))))
 
 
-def _slices(length: int, step: int) -> Iterator[slice]:
+def slices(length: int, step: int) -> Iterator[slice]:
+    """Consecutive slices of `step`, the last one shorter."""
     for start in range(0, length, step):
         yield slice(start, min(start + step, length))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 from threadpoolctl import ThreadpoolController
 
@@ -12,6 +14,23 @@ from threadpoolctl import ThreadpoolController
 @functools.cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()  # looks through all loaded libraries: once is enough
+
+
+# Held by the computation that limits BLAS: a second one at the same time must not, or it would
+# take the limit for the user's setting and restore that.
+_limiting = threading.Lock()
+
+
+@contextmanager
+def _single_threaded_blas() -> Iterator[None]:
+    if not _limiting.acquire(blocking=False):
+        yield
+        return
+    try:
+        with _controller().limit(limits=1, user_api="blas"):
+            yield
+    finally:
+        _limiting.release()
 
 
 def run_blocks(
@@ -22,7 +41,7 @@ def run_blocks(
     Each block is owned by one call, so that results do not depend on the number of threads.
     """
     shares = [blocks[i::n_threads] for i in range(min(n_threads, len(blocks)))]
-    with _controller().limit(limits=1, user_api="blas"):
+    with _single_threaded_blas():
         if len(shares) <= 1:
             for share in shares:
                 task(share)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from skattn.attention._blocks import WeightBlocks
-from skattn.attention._far import far_weights
+from skattn.attention._far import FarWeights, far_weights
 from skattn.attention._request import Request, Resources
 from skattn.attention._threads import run_blocks
 
@@ -33,14 +33,17 @@ def dense_weights(request: Request, resources: Resources) -> tuple[Array, NDArra
             weights[rows] = reader.block(rows)
 
     reader = _Reader(request)
-    run_blocks(run, _row_blocks(request, resources), resources.n_threads)
+    run_blocks(run, _row_blocks(request, resources), resources.workers(request.n_pairs))
     outside = np.zeros(len(weights), dtype=bool)
     hard = np.flatnonzero(~reader.resolved)
-    for far in far_weights(request.take(hard), resources):
+
+    def receive(far: FarWeights) -> None:
         rows = hard[far.rows]
         weights[rows] = 0.0
         weights[rows[far.queries], far.keys] = far.weights
         outside[rows] = np.isneginf(far.log_shift)
+
+    far_weights(request.take(hard), resources, receive)
     weights /= weights.sum(axis=1, keepdims=True)
     return weights, outside
 
@@ -54,41 +57,54 @@ def top_weights(
     keys; they are not renormalised. Memory O(n_queries * top_k) besides the blocks.
     """
     reader = _Reader(request)
-    n_queries, n_keys = len(request.queries), len(request.keys)
-    largest = np.zeros((n_queries, top_k))
-    columns = np.zeros((n_queries, top_k), dtype=np.intp)
-
-    def write(rows: slice | Indices, block: _Entries, totals: Array) -> None:
-        queries, keys, weights = block
-        order = np.lexsort((keys, -weights, queries))
-        queries, keys, weights = queries[order], keys[order], weights[order]
-        rank = np.arange(len(queries)) - np.searchsorted(queries, queries)
-        kept = rank < top_k
-        position = (_absolute(rows)[queries[kept]], rank[kept])
-        largest[position] = weights[kept] / totals[queries[kept]]
-        columns[position] = keys[kept]
+    top = _Top(len(request.queries), top_k)
 
     def run(row_blocks: Sequence[slice]) -> None:
         for rows in row_blocks:
             weights = reader.block(rows)
             totals = np.where(reader.resolved[rows], weights.sum(axis=1), 1.0)
-            write(rows, _large_entries(weights, top_k), totals)
+            positions = np.arange(rows.start, rows.stop)
+            top.write(positions, *_large_entries(weights, top_k), totals)
 
-    run_blocks(run, _row_blocks(request, resources), resources.n_threads)
-    outside = np.zeros(n_queries, dtype=bool)
+    run_blocks(run, _row_blocks(request, resources), resources.workers(request.n_pairs))
+    outside = np.zeros(len(request.queries), dtype=bool)
     hard = np.flatnonzero(~reader.resolved)
-    largest[hard] = 0.0
-    for far in far_weights(request.take(hard), resources):
+    top.weights[hard] = 0.0
+
+    def receive(far: FarWeights) -> None:
         totals = np.add.reduceat(far.weights, far.starts)
-        write(hard[far.rows], (far.queries, far.keys, far.weights), totals)
+        top.write(hard[far.rows], far.queries, far.keys, far.weights, totals)
         outside[hard[far.rows]] = np.isneginf(far.log_shift)
-    stored = largest > 0.0
-    pointers = np.concatenate([[0], np.cumsum(stored.sum(axis=1))])
-    stored_weights = (largest[stored], columns[stored], pointers)
-    return csr_array(stored_weights, shape=(n_queries, n_keys)), outside
+
+    far_weights(request.take(hard), resources, receive)
+    return top.array(len(request.keys)), outside
 
 
-_Entries = tuple[Indices, Indices, Array]
+class _Top:
+    """The largest weights of each query, and their keys."""
+
+    def __init__(self, n_queries: int, top_k: int) -> None:
+        self.weights = np.zeros((n_queries, top_k))
+        self.keys = np.zeros((n_queries, top_k), dtype=np.intp)
+
+    def write(
+        self, positions: Indices, queries: Indices, keys: Indices, weights: Array, totals: Array
+    ) -> None:
+        """Keep the largest of the entries (query, key, weight) of a block of queries."""
+        order = np.lexsort((keys, -weights, queries))
+        queries, keys, weights = queries[order], keys[order], weights[order]
+        rank = np.arange(len(queries)) - np.searchsorted(queries, queries)
+        kept = rank < self.weights.shape[1]
+        place = (positions[queries[kept]], rank[kept])
+        self.weights[place] = weights[kept] / totals[queries[kept]]
+        self.keys[place] = keys[kept]
+
+    def array(self, n_keys: int) -> csr_array:
+        """The positive weights as a sparse array, largest first."""
+        stored = self.weights > 0.0
+        pointers = np.concatenate([[0], np.cumsum(stored.sum(axis=1))])
+        entries = (self.weights[stored], self.keys[stored], pointers)
+        return csr_array(entries, shape=(len(stored), n_keys))
 
 
 class _Reader:
@@ -111,22 +127,27 @@ class _Reader:
 
 
 def _row_blocks(request: Request, resources: Resources) -> list[slice]:
-    # rows are read whole, so a block may be larger than the cache to keep matrix products wide
-    wide = replace(resources, block_bytes=8 * resources.block_bytes, dtype=np.dtype(np.float64))
-    return wide.row_blocks(len(request.queries), len(request.keys), least=1)
+    double = replace(resources, dtype=np.dtype(np.float64))
+    return double.row_blocks(len(request.queries), len(request.keys), least=1)
 
 
-def _absolute(rows: slice | Indices) -> Indices:
-    return np.arange(rows.start, rows.stop) if isinstance(rows, slice) else rows
+def _large_entries(weights: Array, top_k: int) -> tuple[Indices, Indices, Array]:
+    """Entries of each row that may be among its `top_k` largest, all of those that are.
 
-
-def _large_entries(weights: Array, top_k: int) -> _Entries:
-    """Entries of each row that may be among its `top_k` largest, all of those that are."""
+    Of equal weights at the end of the list, the first ones.
+    """
     n_keys = weights.shape[1]
     n_groups = min(n_keys, max(64, 4 * top_k))
     starts = np.arange(n_groups) * n_keys // n_groups
     # the top_k-th largest of the maxima of groups bounds the top_k-th largest weight from below
     maxima = np.maximum.reduceat(weights, starts, axis=1)
     bound = np.partition(maxima, n_groups - top_k, axis=1)[:, n_groups - top_k]
-    queries, keys = np.nonzero((weights >= bound[:, None]) & (weights > 0.0))
+    large = (weights >= bound[:, None]) & (weights > 0.0)
+    crowded = np.flatnonzero(large.sum(axis=1) > 4 * n_groups)
+    for row in crowded:
+        least = np.partition(weights[row], n_keys - top_k)[n_keys - top_k]
+        large[row] = weights[row] > least
+        ties = np.flatnonzero((weights[row] == least) & (least > 0.0))
+        large[row, ties[: top_k - np.count_nonzero(large[row])]] = True
+    queries, keys = np.nonzero(large)
     return queries, keys, weights[queries, keys]

@@ -1,5 +1,21 @@
 """Choosing the bandwidth."""
 
+from skattn.bandwidth._criteria import CRITERIA
 from skattn.bandwidth._rules import RULES, rule_of_thumb, spread
+from skattn.bandwidth._selection import (
+    Criterion,
+    criterion_curve,
+    select_bandwidth,
+    share_of_copies,
+)
 
-__all__ = ["RULES", "rule_of_thumb", "spread"]
+__all__ = [
+    "CRITERIA",
+    "RULES",
+    "Criterion",
+    "criterion_curve",
+    "rule_of_thumb",
+    "select_bandwidth",
+    "share_of_copies",
+    "spread",
+]

@@ -18,15 +18,15 @@ RULES = {"scott": 1.06, "silverman": 0.9}
 _NORMAL_IQR = 1.349
 
 
-def rule_of_thumb(rule: str, X: Array, weights: Array, kernel: Kernel) -> Array:
+def rule_of_thumb(factor: float, X: Array, weights: Array, kernel: Kernel) -> Array:
     """Bandwidths of factor * spread * n**(-1 / (d + 4)).
 
     For kernels other than the Gaussian, times their canonical bandwidth over the Gaussian's.
 
     Parameters
     ----------
-    rule : {"scott", "silverman"}
-        The factor: 1.06 (Scott, 1992) or 0.9 (Silverman, 1986).
+    factor : float
+        1.06 (Scott, 1992) or 0.9 (Silverman, 1986): `RULES`.
     X : ndarray of shape (n_rows, n_features)
         Rows of positive weight.
     weights : ndarray of shape (n_rows,)
@@ -41,7 +41,7 @@ def rule_of_thumb(rule: str, X: Array, weights: Array, kernel: Kernel) -> Array:
     """
     n, d = effective_rows(weights), X.shape[1]
     relative = kernel.canonical_bandwidth / KERNELS["gaussian"].canonical_bandwidth
-    return RULES[rule] * relative * n ** (-1.0 / (d + 4)) * spread(X, weights)
+    return factor * relative * n ** (-1.0 / (d + 4)) * spread(X, weights)
 
 
 def effective_rows(weights: Array) -> float:
@@ -67,7 +67,8 @@ def spread(X: Array, weights: Array) -> Array:
         Positive; inf for constant features, which no bandwidth resolves.
     """
     n = effective_rows(weights)
-    shares = weights / weights.sum()
+    shares = weights / weights.max()  # whose sum does not overflow
+    shares /= shares.sum()
     exponent = np.frexp(np.abs(X).max(axis=0))[1]
     scaled = np.ldexp(X, -exponent)  # squares of large features would overflow
     centered = scaled - rounded_center(scaled)

@@ -16,11 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from skattn._sklearn import check_rows
 from skattn.attention import Resources, attend, attend_weights
-from skattn.geometry import Frame, Table
-from skattn.kernels import get_kernel
+from skattn.geometry import Frame, Unit
 from skattn.smoother import effective_neighbors, leverage
-
-_CACHE_BYTES = 2 << 20
 
 
 @contextmanager
@@ -50,7 +47,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X : array-like of shape (n_queries, n_features) or None
             The queries. None gives the leave-one-out predictions of the training rows, in their
             order: row i predicted without itself (one unit of its weight, when the sample weights
-            are whole numbers; otherwise without any row of the same features).
+            are whole numbers; otherwise without any row of the same features; with `groups`,
+            without its group).
 
         Returns
         -------
@@ -60,13 +58,14 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Notes
         -----
-        Time O(n_queries * n_keys * n_features), memory O(n_queries + n_keys) and a few megabytes
-        a thread.
+        Time O(n_queries * n_samples * n_features), memory O((n_queries + n_samples) * n_features)
+        and about 2 MiB a thread.
         """
         queries, own, dtype = self._queries(X)
         attended = self._attend(queries, own, dtype)
-        mean = self._extrapolated(attended.mean, attended.outside, "predictions")
-        mean = self._in_callers_order(mean, X).astype(self._dtype if X is None else dtype)
+        mean = self._unit.restore(attended.mean)
+        mean = self._extrapolated(mean, attended.outside, "predictions")
+        mean = self._in_callers_order(mean, X).astype(dtype)
         return mean[:, 0] if self._single_output else mean
 
     def attention_weights(self, X, top_k=None):
@@ -100,19 +99,18 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Memory O(n_queries * n_samples), with `top_k` O(n_queries * top_k).
         """
         check_is_fitted(self)
-        n_rows = len(self._rows)
+        n_rows, n_keys = len(self._table.rows), self._table.n_keys
         if top_k is not None and not (_is_whole(top_k) and 1 <= top_k <= n_rows):
             raise ValueError(
                 f"top_k must be a whole number from 1 to the number of training rows ({n_rows}), "
                 f"or None for all weights; got {top_k!r}."
             )
         queries, own, _ = self._queries(X)
-        n_keys = len(self._values)
         weights: Any
         weights, outside = attend_weights(
             queries,
             self._coordinates[:n_keys],
-            get_kernel(self._kernel),
+            self._kernel,
             self._log_weights,
             own=own,
             top_k=None if top_k is None else min(top_k, n_keys),
@@ -120,9 +118,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         )
         if top_k is None:
             in_rows = np.zeros((len(queries), n_rows))
-            in_rows[:, self._rows[:n_keys]] = self._extrapolated(weights, outside, "weights")
+            in_rows[:, self._table.rows[:n_keys]] = self._extrapolated(weights, outside, "weights")
         else:
-            pointers, columns = weights.indptr, self._rows[weights.indices]
+            pointers, columns = weights.indptr, self._table.rows[weights.indices]
             entries = self._extrapolated(weights.data, outside, "weights", np.diff(pointers))
             in_rows = csr_array((entries, columns, pointers), shape=(len(queries), n_rows))
         return self._in_callers_order(in_rows, X)
@@ -131,7 +129,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         """Effective number of neighbours: 1 / (sum of squared attention weights).
 
         So many training rows, weighted equally, would average as much noise out. Near 1, a
-        prediction repeats a single training row; near n, it is the global mean.
+        prediction repeats a single training row; near n, it is the global mean. A whole-number
+        sample weight counts as so many rows.
 
         Parameters
         ----------
@@ -144,7 +143,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             Between 1 and the number of training rows.
         """
         queries, own, dtype = self._queries(X)
-        attended = self._attend(queries, own, dtype, squares=True)
+        attended = self._attend(queries, own, dtype, repeats=self._repeats)
         number = effective_neighbors(attended.squares)
         number = self._extrapolated(number, attended.outside, "numbers of neighbors")
         return self._in_callers_order(number, X)
@@ -166,10 +165,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         diagonal = leverage(
             self._coordinates,
-            self._coordinates[: len(self._values)],
-            get_kernel(self._kernel),
+            self._coordinates[: self._table.n_keys],
+            self._kernel,
             self._log_weights,
-            self._itself,
+            self._table.itself(),
             self._resources(np.dtype(np.float64)),
         )
         return self._in_callers_order(diagonal, None)
@@ -184,20 +183,20 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         names = object.__dir__(self)
         return [name for name in names if name != "effective_dof_" and hasattr(self, name)]
 
-    def _set_keys(self, X, y, weights, bandwidth):
-        """Store the training rows, with a bandwidth for each feature."""
-        table = Table.canonical(
-            X.astype(np.float64), y.reshape(len(y), -1).astype(np.float64), weights
-        )
+    def _set_keys(self, table, bandwidth, kernel, single_output, dtype):
+        """Store the training rows, with a bandwidth for each feature.
+
+        `dtype` is that of results for queries of the same type.
+        """
         keys = slice(0, table.n_keys)
         self.bandwidth_ = bandwidth
+        self._table, self._kernel = table, kernel
         self._frame = Frame.around(table.X[keys], bandwidth)
         self._coordinates = self._frame.coordinates(table.X)
-        self._values, self._log_weights = table.y[keys], np.log(table.weights[keys])
-        self._rows, self._own, self._itself = table.rows, table.own(), table.itself()
-        self._kernel = self.kernel
-        self._single_output = y.ndim == 1
-        self._dtype = np.result_type(X, y if y.dtype.kind == "f" else np.float64)
+        self._unit, self._values = Unit.of(table.y[keys])
+        self._log_weights = np.log(table.weights[keys])
+        self._repeats = table.repeats()
+        self._single_output, self._dtype = single_output, dtype
 
     def _queries(self, X):
         """Coordinates, own keys and type of the results; None stands for the training rows."""
@@ -205,58 +204,56 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if X is not None:
             X = check_rows(self, X, reset=False)
             return self._frame.coordinates(X), None, np.result_type(self._dtype, X.dtype)
-        n_keys = len(self._values)
-        covered = (self._own.stop - self._own.start == n_keys) & (self._own.kept == 0.0)
-        if covered.any():
+        own = self._table.own()
+        if (alone := own.covers(self._table.n_keys)).any():
             raise ValueError(
                 "Leave-one-out predictions need a training row that is not left out, but "
-                f"{covered.sum()} of {len(covered)} rows leave none (n_samples={n_keys} rows of "
-                "positive weight; with sample weights that are no whole numbers, all rows of the "
-                "same features are left out together). Fit on rows of at least two distinct "
-                "features."
+                f"{alone.sum()} of {len(alone)} rows leave none (n_samples={self._table.n_keys} "
+                "rows of positive weight; a group is left out together and, with sample weights "
+                "that are no whole numbers, all rows of the same features). Fit on more distinct "
+                "rows or groups."
             )
-        return self._coordinates, self._own, self._dtype
+        return self._coordinates, own, self._dtype
 
-    def _attend(self, queries, own, dtype, squares=False):
+    def _attend(self, queries, own, dtype, repeats=None):
         return attend(
             queries,
-            self._coordinates[: len(self._values)],
+            self._coordinates[: self._table.n_keys],
             self._values,
-            get_kernel(self._kernel),
+            self._kernel,
             self._log_weights,
             own=own,
-            squares=squares,
+            repeats=repeats,
             resources=self._resources(dtype),
         )
 
     def _resources(self, dtype):
-        n_threads = effective_n_jobs(self.n_jobs)
-        allowed = int(get_config()["working_memory"] * 2**20) // n_threads
-        return Resources(n_threads, max(1, min(_CACHE_BYTES, allowed)), dtype)
+        """Threads as asked for, fewer where their blocks would not fit in the working memory."""
+        allowed = int(get_config()["working_memory"] * 2**20)
+        block_bytes = max(1, min(Resources.block_bytes, allowed))
+        n_threads = min(effective_n_jobs(self.n_jobs), max(1, allowed // block_bytes))
+        return Resources(n_threads, block_bytes, np.dtype(dtype))
 
     def _extrapolated(self, results, outside, what, repeats=1):
         """Apply the policy for queries outside the support to the results of each query."""
         if self.extrapolation == "nearest" or not outside.any():
             return results
-        count = f"{outside.sum():,} of {outside.size:,} queries have no training row within"
-        if self.extrapolation == "raise":
+        where = f"the support of kernel={self.kernel!r}"
+        count = f"{outside.sum():,} of {outside.size:,} queries have no training row within {where}"
+        if self.extrapolation != "nan":
             raise ValueError(
-                f"{count} the support of kernel={self._kernel!r} (extrapolation='raise'). Use a "
-                "larger bandwidth, a kernel of unbounded support such as 'gaussian', or "
-                "extrapolation='nearest' or 'nan'."
+                f"{count} (extrapolation={self.extrapolation!r}). Use a larger bandwidth, a kernel "
+                "of unbounded support such as 'gaussian', or extrapolation='nearest' or 'nan'."
             )
         warnings.warn(
-            f"{count} the support of kernel={self._kernel!r}; their {what} are NaN "
-            "(extrapolation='nan').",
-            UserWarning,
-            stacklevel=3,
+            f"{count}; their {what} are NaN (extrapolation='nan').", UserWarning, stacklevel=3
         )
         results[np.repeat(outside, repeats)] = np.nan
         return results
 
     def _in_callers_order(self, results, X):
         """Undo the canonical order where the queries were the training rows."""
-        return results if X is not None else results[np.argsort(self._rows)]
+        return results if X is not None else results[np.argsort(self._table.rows)]
 
 
 def _is_whole(number):

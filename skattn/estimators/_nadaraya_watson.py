@@ -2,14 +2,35 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
-from skattn._sklearn import Interval, StrOptions, check_rows, check_weights, fit_context
-from skattn.bandwidth import RULES, rule_of_thumb
+from skattn._sklearn import (
+    Interval,
+    StrOptions,
+    check_groups,
+    check_rows,
+    check_weights,
+    fit_context,
+)
+from skattn.bandwidth import (
+    CRITERIA,
+    RULES,
+    Criterion,
+    criterion_curve,
+    rule_of_thumb,
+    select_bandwidth,
+    share_of_copies,
+)
 from skattn.estimators._base import AttentionRegressor, all_or_nothing
+from skattn.geometry import Table
 from skattn.kernels import KERNELS, get_kernel
+
+# The share of copied rows from which leave-one-out is likely to see them.
+_MANY_COPIES = 0.2
 
 
 class NadarayaWatsonRegressor(AttentionRegressor):
@@ -24,15 +45,21 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         w_i(q) = \frac{s_i\, K(\|(q - k_i) / h\|)}{\sum_j s_j\, K(\|(q - k_j) / h\|)} .
 
     With the Gaussian kernel the weights are :math:`\mathrm{softmax}_i(-\|(q - k_i)/h\|^2 / 2)`.
-    Fitting stores the training rows and resolves the bandwidth :math:`h`; the work is done at
-    prediction, in cache-sized blocks whose weights are computed in the log domain wherever they
+    Fitting stores the training rows and chooses the bandwidth :math:`h`, by default one for each
+    feature that minimises the leave-one-out error: a global search over one bandwidth for all
+    features, in one pass over the distances, and Gauss-Newton steps from several starts.
+    Prediction works in cache-sized blocks; weights are computed in the log domain wherever they
     underflow, so that predictions are finite however far a query is from the training rows.
 
     Parameters
     ----------
-    bandwidth : {"scott", "silverman"}, float or array-like of shape (n_features,), default="scott"
+    bandwidth : str, float or array-like of shape (n_features,), default="loo"
         The scale :math:`h` of the kernel, in the units of the features.
 
+        - "loo" minimises the mean squared leave-one-out error (R np's "cv.ls", statsmodels'
+          "cv_ls"), "gcv" generalised cross-validation and "aicc" the corrected Akaike criterion
+          (R np's "cv.aic"). See `anisotropic`, `max_queries`, and `sample_weight` and `groups` of
+          `fit`.
         - A positive number is used for every feature, an array holds one for each. Infinity
           smooths a feature out: it no longer matters.
         - "scott" is :math:`1.06\, \hat\sigma_j\, n^{-1/(d+4)}` and "silverman"
@@ -47,7 +74,11 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         "epanechnikov", "biweight", "triweight", "tricube", "triangular", "uniform" and "cosine"
         vanish beyond :math:`u = 1`. A callable takes an array of squared scaled distances
         :math:`u^2` and returns log-weights of the same shape, -inf for no weight; it must be
-        picklable if the estimator is to be.
+        picklable if the estimator is to be. Some 1e8 bandwidths from the data, where squared
+        distances to all training rows round to the same number, it weights them alike.
+    anisotropic : bool, default=True
+        Whether a bandwidth that is selected is sought for each feature. False seeks one multiple
+        of the features' spreads, as the rules of thumb do.
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"
         What happens to queries outside every support of a compact kernel. "nearest" gives their
         weight to the nearest training row, shared among ties: the limit of vanishing tails.
@@ -55,6 +86,10 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     algorithm : {"auto", "dense"}, default="auto"
         How the sums over training rows are computed; all give the same numbers. "dense" visits
         every pair of query and training row. "auto" chooses the fastest available.
+    max_queries : int, default=4000
+        Number of training rows at most at which the selection criterion is evaluated, each
+        against all training rows. Where there are more, a systematic sample of the sorted rows is
+        taken: the same for any order of the rows.
     n_jobs : int, default=None
         Number of threads over blocks of queries. None means 1 unless in a
         :obj:`joblib.parallel_config` context, -1 means all processors. Results do not depend on
@@ -64,6 +99,10 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     ----------
     bandwidth_ : ndarray of shape (n_features,)
         The bandwidth of each feature, in its units; inf for features that are smoothed out.
+    criterion_ : float
+        The criterion at `bandwidth_`. For one target, "loo" and "gcv" are in its squared units;
+        for several, each is divided by its variance and the mean is taken. NaN where no row can
+        be left out. Only available if the bandwidth was selected.
     effective_dof_ : float
         Effective degrees of freedom, the trace of the smoother matrix. Computed on access.
     n_features_in_ : int
@@ -79,21 +118,28 @@ class NadarayaWatsonRegressor(AttentionRegressor):
 
     Notes
     -----
-    Features of different units need different bandwidths, or a
-    :class:`sklearn.preprocessing.StandardScaler` before.
+    A selected bandwidth for each feature adapts to the units of the features. A number for all of
+    them does not: put a :class:`sklearn.preprocessing.StandardScaler` before. With several targets
+    one set of bandwidths serves all.
 
     Far from all training rows, predictions tend to the target of the nearest row (Gaussian and
     compact kernels), an exponentially weighted mean of the nearest edge of the data (Laplace) or
     the weighted mean of all targets (Student).
 
     A whole-number sample weight m counts as m copies of the row, 0 as an absent row. Other
-    weights are importances: only their ratios matter.
+    weights are importances: only their ratios matter. Leave-one-out removes one unit of a row's
+    weight, or, with importances, every row of the same features. It is fooled by copies of rows,
+    which predict each other: give what belongs together a common label in `groups`.
+
+    Coordinates are divided by the bandwidth before they are subtracted, which costs the relative
+    accuracy of weights about 1e-16 times the range of the data in bandwidths.
 
     When X and y are float32, and so are the queries, results are float32 and single precision is
     used where it is accurate. Anything else is computed in float64.
 
-    Complexity: `fit` O(n log n * d), prediction O(n_queries * n * d) time with memory
-    O((n + n_queries) * d) and a few megabytes a thread.
+    Complexity: `fit` O(n log n * d) and, when the bandwidth is selected, a few dozen times
+    O(min(n, max_queries) * n * d) time; prediction O(n_queries * n * d) time; both with memory
+    O((n + n_queries) * d) and about 2 MiB a thread.
 
     References
     ----------
@@ -103,6 +149,11 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     .. [3] D. W. Scott (1992). Multivariate density estimation. Wiley.
     .. [4] J. S. Marron and D. Nolan (1988). Canonical kernels for density estimation.
        Statistics & Probability Letters, 7(3), 195-199.
+    .. [5] P. Craven and G. Wahba (1979). Smoothing noisy data with spline functions. Numerische
+       Mathematik, 31, 377-403.
+    .. [6] C. M. Hurvich, J. S. Simonoff and C.-L. Tsai (1998). Smoothing parameter selection in
+       nonparametric regression using an improved Akaike information criterion. Journal of the
+       Royal Statistical Society B, 60(2), 271-293.
 
     Examples
     --------
@@ -117,16 +168,27 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     array([[0.009, 0.491, 0.491, 0.009]])
     >>> model.effective_neighbors([[1.5]]).round(2)
     array([2.07])
+
+    Chosen by leave-one-out, each feature has its own bandwidth; one that says nothing about the
+    target is smoothed out:
+
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(200, 2))
+    >>> y = np.sin(6 * X[:, 0]) + 0.2 * rng.standard_normal(200)
+    >>> NadarayaWatsonRegressor().fit(X, y).bandwidth_.round(3)
+    array([0.043,   inf])
     """
 
     _parameter_constraints = {
         "bandwidth": [
             Interval(Real, 0, None, closed="right"),
             "array-like",
-            StrOptions(set(RULES)),
+            StrOptions({*CRITERIA, *RULES}),
         ],
         "kernel": [StrOptions(set(KERNELS)), callable],
+        "anisotropic": ["boolean"],
         "extrapolation": [StrOptions({"nearest", "nan", "raise"})],
+        "max_queries": [Interval(Integral, 1, None, closed="left")],
         "algorithm": [StrOptions({"auto", "dense"})],
         "n_jobs": [
             Interval(Integral, None, -1, closed="right"),
@@ -137,22 +199,29 @@ class NadarayaWatsonRegressor(AttentionRegressor):
 
     def __init__(
         self,
-        bandwidth="scott",
+        bandwidth="loo",
         *,
         kernel="gaussian",
+        anisotropic=True,
         extrapolation="nearest",
         algorithm="auto",
+        max_queries=4000,
         n_jobs=None,
     ):
         self.bandwidth = bandwidth
         self.kernel = kernel
+        self.anisotropic = anisotropic
         self.extrapolation = extrapolation
         self.algorithm = algorithm
+        self.max_queries = max_queries
         self.n_jobs = n_jobs
 
+    # Splitters take groups too: passing them to a search is no request to pass them on to fit.
+    __metadata_request__fit = {"groups": False}
+
     @fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X, y, sample_weight=None):
-        """Store the training rows and resolve the bandwidth.
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Store the training rows and choose the bandwidth.
 
         Parameters
         ----------
@@ -164,6 +233,10 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         sample_weight : array-like of shape (n_samples,) or float, default=None
             Non-negative, not all zero. Whole numbers are multiplicities: weight 2 is the row
             twice, 0 no row at all. Other weights are importances. None is one for each row.
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together, such as copies of a row, a patient's visits or a
+            block of time. Leave-one-out, in "loo" and in ``predict(None)``, leaves a whole group
+            out. Not used by "gcv" and "aicc", which leave nothing out and refuse it.
 
         Returns
         -------
@@ -173,20 +246,104 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         Raises
         ------
         ValueError
-            If a parameter or the data are out of range; the message names which and the rule.
+            If a parameter or the data are out of range; the message names which and the rule. If
+            the bandwidth is to be selected and no row or group is left to judge it by.
         """
         with all_or_nothing(self):
+            if hasattr(self, "criterion_"):
+                del self.criterion_
             X, y = check_rows(self, X, y, reset=True)
-            weights = check_weights(sample_weight, X)
-            self._set_keys(X, y, weights, self._resolve_bandwidth(X, weights))
+            weights, groups = check_weights(sample_weight, X), check_groups(groups, X)
+            targets = y.reshape(len(y), -1).astype(np.float64)
+            table = Table.canonical(X.astype(np.float64), targets, weights, groups)
+            kernel = get_kernel(self.kernel)
+            single = np.dtype(np.float32)
+            self._set_keys(
+                table,
+                self._choose_bandwidth(table, kernel),
+                kernel,
+                single_output=y.ndim == 1,
+                dtype=single if X.dtype == y.dtype == single else np.dtype(np.float64),
+            )
         return self
 
-    def _resolve_bandwidth(self, X, weights):
-        if isinstance(self.bandwidth, str):
-            present = weights > 0.0
-            rows = X[present].astype(np.float64)
-            return rule_of_thumb(self.bandwidth, rows, weights[present], get_kernel(self.kernel))
-        return _given_bandwidth(self.bandwidth, X.shape[1])
+    def criterion_curve(self, bandwidths, criterion="loo"):
+        """The selection criterion of the training rows at given bandwidths, for plots.
+
+        Parameters
+        ----------
+        bandwidths : array-like of shape (n_bandwidths,) or (n_bandwidths, n_features)
+            Positive, in the units of the features; one for all features, or one for each. inf
+            smooths a feature out.
+        criterion : {"loo", "gcv", "aicc"}, default="loo"
+            Which criterion.
+
+        Returns
+        -------
+        values : ndarray of shape (n_bandwidths,)
+            In the units of `criterion_`.
+
+        Notes
+        -----
+        Time O(n_bandwidths * min(n_samples, max_queries) * n_samples * n_features).
+        """
+        check_is_fitted(self)
+        if criterion not in CRITERIA:
+            raise ValueError(f"criterion must be one of {CRITERIA}; got {criterion!r}.")
+        given = np.asarray(bandwidths)
+        if given.ndim not in (1, 2):
+            raise ValueError(
+                "bandwidths must be an array of shape (n_bandwidths,) or (n_bandwidths, "
+                f"n_features={self.n_features_in_}); got shape {given.shape}."
+            )
+        rows = np.array([_given_bandwidth(row, self.n_features_in_) for row in given])
+        return criterion_curve(self._table, self._criterion(criterion, self._kernel), rows)
+
+    def _choose_bandwidth(self, table, kernel):
+        """Resolve the parameter to a bandwidth for each feature."""
+        if not isinstance(self.bandwidth, str):
+            return _given_bandwidth(self.bandwidth, table.X.shape[1])
+        if self.bandwidth in RULES:
+            keys = slice(0, table.n_keys)
+            factor = RULES[self.bandwidth]
+            return rule_of_thumb(factor, table.X[keys], table.weights[keys], kernel)
+        _check_selectable(table, self.bandwidth)
+        criterion = self._criterion(self.bandwidth, kernel)
+        bandwidth, self.criterion_ = select_bandwidth(
+            table, criterion, anisotropic=self.anisotropic
+        )
+        return bandwidth
+
+    def _criterion(self, name, kernel):
+        return Criterion(name, kernel, self.max_queries, self._resources(np.float64))
+
+
+def _check_selectable(table, name):
+    """Refuse what no bandwidth can be judged by; warn of copies that leave-one-out sees."""
+    if table.weights.sum() <= 1.0 or (table.n_keys == 1 and not table.weights[0] > 1.0):
+        raise ValueError(
+            f"bandwidth={name!r} judges bandwidths by rows left out and needs two rows at least; "
+            f"got n_samples={table.n_keys}. Give a number as bandwidth."
+        )
+    if table.groups is not None and name != "loo":
+        raise ValueError(
+            f"bandwidth={name!r} leaves nothing out and cannot use groups. Use bandwidth='loo', or "
+            "fit without groups."
+        )
+    if table.groups is not None and np.unique(table.groups[: table.n_keys]).size == 1:
+        raise ValueError(
+            "groups must have two labels at least for bandwidth='loo', which leaves one group out "
+            "at a time; all rows of positive weight have the same. Give a number as bandwidth."
+        )
+    copies = share_of_copies(table)
+    if name == "loo" and table.groups is None and copies > _MANY_COPIES:
+        warnings.warn(
+            f"{copies:.0%} of the training rows, by weight, are copies of others, features and "
+            "targets alike. Leave-one-out predicts a copy from its twins and chooses too small a "
+            "bandwidth; pass fit(..., groups=labels) to leave copies out together.",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def _given_bandwidth(bandwidth, n_features):

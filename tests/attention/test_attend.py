@@ -20,7 +20,7 @@ def test_gaussian_attention_is_softmax(rng):
     values, log_weights = rng.standard_normal((6, 2)), rng.standard_normal(6)
     logits = -((queries[:, None] - keys) ** 2).sum(axis=2) / 2 + log_weights
     weights = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    attended = attend(queries, keys, values, GAUSSIAN, log_weights, squares=True)
+    attended = attend(queries, keys, values, GAUSSIAN, log_weights, repeats=np.ones(len(keys)))
     assert_allclose(attended.mean, weights @ values, rtol=1e-13)
     assert_allclose(attended.log_normalizer, np.log(np.exp(logits).sum(axis=1)), rtol=1e-13)
     assert_allclose(attended.squares, (weights**2).sum(axis=1), rtol=1e-13)
@@ -99,27 +99,33 @@ def test_a_key_at_the_very_edge_of_the_support_counts_alone():
     assert_array_equal(attended.mean, 1.0)
 
 
-@pytest.mark.parametrize("size", [1e-300, 1.0, 1.7e308])
-def test_values_of_any_size(size):
-    keys, values = column(-1.0, 1.0), size * column(1.0, 0.5)
-    mean = attend(column(0.0), keys, values, GAUSSIAN, np.zeros(2)).mean
-    assert_allclose(mean, 0.75 * size, rtol=1e-14)
+def test_squared_weights_count_the_rows_a_key_stands_for():
+    keys, values = column(0.0, 1.0), column(0.0, 1.0)
+    expanded = attend(
+        column(0.0), keys[[0, 0, 0, 1]], values[[0, 0, 0, 1]], GAUSSIAN, np.zeros(4),
+        repeats=np.ones(4),
+    )  # fmt: skip
+    merged = attend(
+        column(0.0), keys, values, GAUSSIAN, np.log([3.0, 1.0]), repeats=np.array([3.0, 1.0])
+    )
+    assert_allclose(merged.squares, expanded.squares, rtol=1e-14)
 
 
-def test_means_stay_in_the_range_of_the_values(rng):
-    keys, values = rng.standard_normal((50, 1)), 0.1 + rng.integers(0, 2, (50, 1)) * 0.6
-    mean = attend(keys, keys, values, GAUSSIAN, np.zeros(50)).mean
-    assert values.min() <= mean.min()
-    assert mean.max() <= values.max()
-    constant = attend(keys, keys, np.full((50, 1), 0.1), GAUSSIAN, np.zeros(50)).mean
-    assert_array_equal(constant, 0.1)
+@pytest.mark.parametrize("distance", [0.0, 1e8])
+def test_squared_weights_of_what_stays_of_an_own_key(distance):
+    queries, keys, values = column(distance), column(0.0, 0.0), column(0.0, 1.0)
+    own = Own(np.array([0]), np.array([1]), np.array([2.0 / 3.0]))
+    merged = attend(
+        queries, keys, values, GAUSSIAN, np.log([3.0, 1.0]), own=own, repeats=np.array([3.0, 1.0])
+    )
+    assert_allclose(merged.squares, 1.0 / 3.0, rtol=1e-14)  # three rows are left
 
 
 def test_squared_weights_of_distant_queries_do_not_underflow():
     keys, values = column(0.0, 0.0), column(0.0, 1.0)
     for distance in (20.0, 30.0, 40.0):
         squares = attend(
-            column(distance), keys, values, GAUSSIAN, np.zeros(2), squares=True
+            column(distance), keys, values, GAUSSIAN, np.zeros(2), repeats=np.ones(2)
         ).squares
         assert_allclose(squares, 0.5)
 
@@ -189,7 +195,7 @@ def test_arguments_are_not_written_to(rng):
     for a in arrays:
         a.flags.writeable = False
     queries, keys, values, log_weights = arrays
-    attend(queries, keys, values, GAUSSIAN, log_weights, squares=True)
+    attend(queries, keys, values, GAUSSIAN, log_weights, repeats=np.ones(len(keys)))
     attend_weights(queries, keys, GAUSSIAN, log_weights, top_k=2)
     for a, copy in zip(arrays, copies, strict=True):
         assert_array_equal(a, copy)

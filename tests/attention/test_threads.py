@@ -1,5 +1,7 @@
 """Threads over blocks, and the setting of the linear algebra library."""
 
+import threading
+
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
@@ -34,4 +36,28 @@ def test_an_error_reaches_the_caller_and_leaves_the_setting_as_it_was(n_threads)
     before = blas_threads()
     with pytest.raises(ValueError, match="in a block"):
         run_blocks(task, [slice(0, 1), slice(1, 2)], n_threads)
+    assert blas_threads() == before
+
+
+@pytest.mark.parametrize("first_ends_first", [True, False])
+def test_overlapping_computations_leave_the_setting_as_it_was(first_ends_first):
+    before = blas_threads()
+    started, proceed = threading.Event(), threading.Event()
+
+    def first(blocks):
+        started.set()
+        assert proceed.wait(10)
+
+    one = threading.Thread(target=run_blocks, args=(first, [slice(0, 1)], 1))
+
+    def second(blocks):
+        if first_ends_first:
+            proceed.set()
+            one.join()
+
+    one.start()
+    assert started.wait(10)
+    run_blocks(second, [slice(0, 1)], 1)
+    proceed.set()
+    one.join()
     assert blas_threads() == before

@@ -1,0 +1,167 @@
+"""The criterion as a function of log-bandwidths, with its slopes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skattn.attention import Request, Resources, attend, attend_slopes
+from skattn.bandwidth._criteria import aicc, gcv, mean_squares
+from skattn.geometry import Own
+from skattn.kernels import Kernel
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Log-bandwidths, in spreads of a feature, beyond which it is as good as smoothed out.
+WIDEST = np.log(1e4)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A criterion on given rows, at bandwidths in units of each feature's spread.
+
+    Attributes
+    ----------
+    coordinates : ndarray of shape (n_rows, n_features)
+        Features, centred and in units of their spread.
+    values : ndarray of shape (n_rows, n_outputs)
+        Targets, centred and in units of their spread.
+    weights : ndarray of shape (n_rows,)
+        Positive sample weights; importances have mean 1.
+    own : Own
+        What is left out for each row ("loo"), or each row itself with all its weight.
+    criterion : {"loo", "gcv", "aicc"}
+    kernel : Kernel
+    n : float
+        Number of rows, counting multiplicities.
+    rows : ndarray of shape (n_queries,)
+        The rows the criterion is evaluated at, against all others.
+    resources : Resources
+    has_common : bool
+        Whether there is one log-bandwidth for all features.
+    """
+
+    coordinates: Array
+    values: Array
+    weights: Array
+    own: Own
+    criterion: str
+    kernel: Kernel
+    n: float
+    rows: Indices
+    resources: Resources
+    has_common: bool = False
+
+    def is_like(self, other: Objective) -> bool:
+        """Whether both are about as many rows, and have their minima in the same places."""
+        return len(self.coordinates) == len(other.coordinates)
+
+    def shrinkage(self, other: Objective) -> float:
+        """What takes log-bandwidths of this objective to those of one on other rows.
+
+        Bandwidths shrink as n**(-1 / (d + 4)).
+        """
+        ratio = len(self.coordinates) / len(other.coordinates)
+        return float(np.log(ratio) / (self.coordinates.shape[1] + 4))
+
+    def in_common(self) -> Objective:
+        """The same criterion as a function of one log-bandwidth for all features."""
+        return replace(self, has_common=True)
+
+    def single(self) -> Objective:
+        """The same criterion, single precision allowed."""
+        return replace(self, resources=replace(self.resources, dtype=np.dtype(np.float32)))
+
+    def value(self, log_bandwidth: Array) -> float:
+        """The criterion; -inf stands for no bandwidth, inf smooths a feature out."""
+        scaled = self.coordinates / np.exp(log_bandwidth)
+        attended = attend(
+            scaled[self.rows],
+            scaled,
+            self.values,
+            self.kernel,
+            np.log(self.weights),
+            own=self.own.take(self.rows),
+            resources=self.resources,
+        )
+        return float(self.judge(attended.mean, attended.own_weight))
+
+    def request(self) -> Request:
+        """The sums behind the criterion, at bandwidths of one spread."""
+        return Request(
+            self.coordinates[self.rows],
+            self.coordinates,
+            self.values,
+            self.kernel,
+            np.log(self.weights / self.weights.max()),
+            self.own.take(self.rows),
+        )
+
+    def judge(self, means: Array, own_weights: Array) -> Array:
+        """The criterion of means (..., n_queries, n_outputs) and own weights (..., n_queries)."""
+        weights = self.weights[self.rows]
+        squares = mean_squares(self.values[self.rows] - means, weights)
+        if self.criterion == "loo":
+            return squares.mean(axis=-1)
+        trace = self.n * own_weights.sum(axis=-1) / weights.sum()
+        return (gcv if self.criterion == "gcv" else aicc)(squares, trace, self.n)
+
+    def linearize(self, log_bandwidth: Array) -> tuple[float, Array, Array]:
+        """The criterion, its gradient and the Gauss-Newton matrix of the squared errors.
+
+        Parameters
+        ----------
+        log_bandwidth : ndarray of shape (n_features,)
+
+        Returns
+        -------
+        value : float
+        gradient : ndarray of shape (n_features,)
+        matrix : ndarray of shape (n_features, n_features)
+            Half the Hessian of the mean squared error, without second derivatives of the means.
+        """
+        scaled = self.coordinates / np.exp(log_bandwidth)
+        sloped = attend_slopes(
+            scaled[self.rows],
+            scaled,
+            self.values,
+            self.kernel,
+            np.log(self.weights),
+            own=self.own.take(self.rows),
+            resources=self.resources,
+        )
+        errors = self.values[self.rows] - sloped.mean
+        weights = self.weights[self.rows]
+        share = weights / weights.sum()
+        slopes, own_slope = sloped.mean_slope, sloped.own_slope
+        if self.has_common:
+            slopes = slopes.sum(axis=2, keepdims=True)
+            own_slope = own_slope.sum(axis=1, keepdims=True)
+        squares_slope = -2.0 * np.einsum("q,qp,qpj->pj", share, errors, slopes)
+        weighted = slopes * np.sqrt(share / errors.shape[1])[:, None, None]
+        flat = weighted.reshape(-1, slopes.shape[2])
+        value = float(self.judge(sloped.mean, sloped.own_weight))
+        if self.criterion == "loo":
+            return value, squares_slope.mean(axis=0), flat.T @ flat
+        squares = mean_squares(errors, weights)
+        trace = self.n * sloped.own_weight.sum() / weights.sum()
+        trace_slope = self.n * own_slope.sum(axis=0) / weights.sum()
+        gradient = _penalized_slope(self, squares, squares_slope, trace, trace_slope)
+        return value, gradient, flat.T @ flat
+
+
+def _penalized_slope(
+    objective: Objective, squares: Array, squares_slope: Array, trace: float, trace_slope: Array
+) -> Array:
+    n = objective.n
+    room = 1.0 - (trace if objective.criterion == "gcv" else trace + 2.0) / n
+    if room <= 1e-12:  # the criterion is infinite
+        return np.zeros_like(trace_slope)
+    if objective.criterion == "gcv":
+        fit = squares_slope.mean(axis=0) / room**2
+        return fit + 2.0 * squares.mean() / room**3 * trace_slope / n
+    fit = (squares_slope / squares[:, None]).mean(axis=0)
+    return fit + (1.0 / room + (1.0 + trace / n) / room**2) * trace_slope / n

@@ -1,0 +1,261 @@
+"""Search for the bandwidths that minimise a criterion, everywhere.
+
+A ladder of bandwidths common to all features, from the gaps between neighbours to everything as
+one neighbourhood, is evaluated in one pass over the distances; its minima are refined. From the
+best one and other starts, Gauss-Newton steps find a bandwidth for each feature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import minimize, minimize_scalar
+from scipy.spatial.distance import cdist
+
+from skattn.attention import bandwidth_ladder, grid_means
+from skattn.bandwidth._objective import WIDEST, Objective
+
+__all__ = ["Candidate", "gauss_newton", "search_common", "search_each"]
+
+Array = NDArray[np.float64]
+
+# Log-bandwidths, in spreads, from which a feature hardly matters.
+_WIDE = np.log(30.0)
+# Stands for an infinite criterion in searches that do arithmetic with it.
+_INFINITE = 1e100
+
+
+@dataclass(frozen=True, order=True)
+class Candidate:
+    """A value of the criterion, and the log-bandwidths in spreads that reach it."""
+
+    value: float
+    log_bandwidth: Array
+
+    @classmethod
+    def at(cls, objective: Objective, log_bandwidth: Array) -> Candidate:
+        """Evaluate the criterion."""
+        return cls(objective.value(log_bandwidth), log_bandwidth)
+
+    def expand(self, n_features: int) -> Candidate:
+        """The same for each feature, from one common log-bandwidth."""
+        return Candidate(self.value, np.full(n_features, self.log_bandwidth[0]))
+
+
+def best(candidates: Sequence[Candidate]) -> Candidate:
+    """The candidate of least value, the first of several."""
+    return min(candidates, key=lambda candidate: candidate.value)
+
+
+def ladder(objective: Objective) -> tuple[Array, int]:
+    """Common bandwidths in spreads, from wide to narrow, and their steps to half the square."""
+    sample = objective.coordinates[np.linspace(0, len(objective.coordinates) - 1, 200).astype(int)]
+    distances = cdist(sample, objective.coordinates)
+    gaps = np.where(distances > 0.0, distances, np.inf).min(axis=1)
+    density = (len(sample) / len(objective.coordinates)) ** (1.0 / objective.coordinates.shape[1])
+    narrowest = np.quantile(gaps, 0.05, method="lower") * min(1.0, density) / 8.0
+    steps = 4 if len(objective.rows) * len(objective.coordinates) < 2e5 else 2
+    return bandwidth_ladder(4.0 * distances.max(), narrowest, steps), steps
+
+
+def search_common(objective: Objective, pilot: Objective) -> Candidate:
+    """One multiple of the spreads for all features: the global minimum of the criterion.
+
+    Parameters
+    ----------
+    objective : Objective
+        What is minimised.
+    pilot : Objective
+        The same, on fewer rows where there are many, to find where its minima are.
+    """
+    bandwidths, steps = ladder(pilot)
+    values = curve(pilot, bandwidths, steps)
+    padded = np.concatenate([[np.inf], values, [np.inf]])
+    minima = np.flatnonzero((values <= padded[:-2]) & (values <= padded[2:]))
+    minima = minima[np.argsort(values[minima], kind="stable")][:6]
+    tolerated = 0.2 if pilot.is_like(objective) else 0.02
+    lowest = min(values[minima[0]], _INFINITE)
+    minima = minima[values[minima] <= lowest + tolerated * abs(lowest)]
+    logs = np.log(bandwidths) + pilot.shrinkage(objective)
+    d = objective.coordinates.shape[1]
+    candidates = [Candidate.at(objective, np.full(d, np.inf))]
+    for log in logs[minima]:
+        if pilot.is_like(objective) or not objective.kernel.has_slope:
+            candidates.append(Candidate.at(objective, np.full(d, log)))
+            reach = logs[0] - logs[1] if pilot.is_like(objective) else np.log(2.0)
+            candidates.append(_bracket(objective, log - reach, log + reach))
+        else:
+            found = _descend(objective.in_common(), np.array([log]), 1e-6)
+            candidates.append(found.expand(d))
+    return best(candidates)
+
+
+def _bracket(objective: Objective, low: float, high: float) -> Candidate:
+    """The best common bandwidth between two."""
+    d = objective.coordinates.shape[1]
+    found = minimize_scalar(
+        lambda log_bandwidth: min(objective.value(np.full(d, log_bandwidth)), _INFINITE),
+        bounds=(low, high),
+        method="bounded",
+        options={"xatol": 1e-4},
+    )
+    return Candidate(float(found.fun), np.full(d, found.x))
+
+
+def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Array:
+    """The criterion at each of a ladder of common bandwidths, in spreads."""
+    if not objective.kernel.peaks_at_one:
+        d = objective.coordinates.shape[1]
+        return np.array([objective.value(np.full(d, np.log(c))) for c in bandwidths])
+    means, own_weights = grid_means(
+        objective.request(), bandwidths, steps_per_octave, objective.resources
+    )
+    return objective.judge(means, own_weights)
+
+
+def search_each(objective: Objective, pilots: Sequence[Objective], common: Candidate) -> Candidate:
+    """A bandwidth for each feature, never worse than the common one.
+
+    Parameters
+    ----------
+    objective : Objective
+        What is minimised.
+    pilots : sequence of Objective
+        The same on fewer rows, from few to many: descents from many starts on the first, from the
+        best few of what they find on those that follow.
+    common : Candidate
+        The best common bandwidth of `objective`.
+    """
+    if not objective.kernel.has_slope:
+        return best([common, _coordinate_search(objective, common.log_bandwidth)])
+    points = _starts(objective, common)
+    for i, pilot in enumerate(pilots):
+        shift = pilot.shrinkage(objective)
+        found = [_descend(pilot.single(), start - shift, 1e-4) for start in points]
+        promising = _distinct(sorted(found, key=lambda candidate: candidate.value))
+        points = [candidate.log_bandwidth + shift for candidate in promising[: 3 - i]]
+    finished = [_descend(objective.single(), start, 1e-5) for start in points]
+    chosen = _descend(objective, best(finished).log_bandwidth, 1e-7)
+    return best([common, _smooth_out(objective, chosen)])
+
+
+def _starts(objective: Objective, common: Candidate) -> list[Array]:
+    """Starts: all features alike, the rule of thumb, each feature smoothed out, each alone."""
+    d = objective.coordinates.shape[1]
+    base = np.minimum(common.log_bandwidth, np.log(4.0))
+    rule = np.full(d, -np.log(objective.n) / (d + 4))
+    out = [np.where(np.arange(d) == j, WIDEST, base) for j in range(d)]
+    alone = [np.where(np.arange(d) == j, base, WIDEST) for j in range(d)] if d <= 4 else []
+    return [base, rule, *out, *alone]
+
+
+def _distinct(candidates: list[Candidate]) -> list[Candidate]:
+    """Candidates in order, without those that are close to an earlier one."""
+    kept: list[Candidate] = []
+    for candidate in candidates:
+        logs = np.minimum(candidate.log_bandwidth, np.log(10.0))
+        if all(
+            np.abs(logs - np.minimum(other.log_bandwidth, np.log(10.0))).max() > 0.1
+            for other in kept
+        ):
+            kept.append(candidate)
+    return kept
+
+
+def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:
+    """Give up features whose bandwidth the criterion does not need to be finite."""
+    for j in np.argsort(-candidate.log_bandwidth, kind="stable"):
+        wider = candidate.log_bandwidth.copy()
+        wider[j] = np.inf
+        without = Candidate.at(objective, wider)
+        negligible = 1e-6 if candidate.log_bandwidth[j] > _WIDE else 1e-9
+        if without.value <= candidate.value + negligible * abs(candidate.value):
+            candidate = without
+    return candidate
+
+
+def _descend(objective: Objective, start: Array, tolerance: float) -> Candidate:
+    """A local minimum of the criterion near a start, up to a relative tolerance."""
+    start = np.clip(start, -WIDEST, WIDEST)
+    if objective.criterion == "loo":
+        return gauss_newton(objective.linearize, start, tolerance)
+
+    def function(theta: Array) -> tuple[float, Array]:
+        value, gradient, _ = objective.linearize(theta)
+        return min(value, _INFINITE), gradient
+
+    found = minimize(
+        function,
+        start,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(-WIDEST, WIDEST)] * len(start),
+        options={"maxiter": 60, "ftol": tolerance},
+    )
+    return Candidate(float(found.fun), found.x)
+
+
+def gauss_newton(
+    linearize: Callable[[Array], tuple[float, Array, Array]],
+    start: Array,
+    tolerance: float,
+    max_iter: int = 60,
+) -> Candidate:
+    """Minimise squared errors by damped Gauss-Newton steps (Levenberg and Marquardt).
+
+    Parameters
+    ----------
+    linearize : callable
+        Returns the value, its gradient and half its Hessian without second derivatives.
+    start : ndarray of shape (n_features,)
+        Steps are at most 2 in any coordinate and stay within plus or minus `WIDEST`.
+    tolerance : float
+        Stop when a step lowers the value by less than this fraction of it.
+    max_iter : int, default=60
+
+    Returns
+    -------
+    Candidate
+        The best point seen.
+    """
+    theta, damping = start, 1e-2
+    value, gradient, matrix = linearize(theta)
+    for _ in range(max_iter):
+        scale = np.maximum(np.diag(matrix), max(1e-3 * np.diag(matrix).max(), 1e-12))
+        step = np.linalg.solve(matrix + damping * np.diag(scale), -0.5 * gradient)
+        step = np.clip(theta + np.clip(step, -2.0, 2.0), -WIDEST, WIDEST) - theta
+        predicted = -(gradient @ step + step @ matrix @ step)
+        trial = linearize(theta + step)
+        decrease = value - trial[0]
+        if decrease > 0.0:
+            theta, (value, gradient, matrix) = theta + step, trial
+            gain = decrease / max(predicted, 1e-300)
+            damping *= 0.2 if gain > 0.75 else 1.0 if gain > 0.25 else 3.0
+        else:
+            damping *= 6.0
+        if predicted <= tolerance * value or 0.0 < decrease <= tolerance * value or damping > 1e8:
+            break
+    return Candidate(value, theta)
+
+
+def _coordinate_search(objective: Objective, start: Array) -> Candidate:
+    """For kernels without slopes: each feature in turn along a ladder, as long as it helps."""
+    candidate = Candidate.at(objective, start)
+    for step in (np.log(2.0), np.log(2.0) / 4.0):
+        improved = True
+        while improved:
+            improved = False
+            for j in range(len(start)):
+                moves = [
+                    candidate.log_bandwidth[j] + step * k for k in (-4, -3, -2, -1, 1, 2, 3, 4)
+                ]
+                for move in (*moves, np.inf):
+                    moved = candidate.log_bandwidth.copy()
+                    moved[j] = move
+                    other = Candidate.at(objective, moved)
+                    if other.value < candidate.value * (1.0 - 1e-9):
+                        candidate, improved = other, True
+    return candidate

@@ -1,0 +1,193 @@
+"""Selecting a bandwidth for a table of training rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skattn.attention import Resources
+from skattn.bandwidth._criteria import mean_squares
+from skattn.bandwidth._objective import Objective
+from skattn.bandwidth._rules import effective_rows, spread
+from skattn.bandwidth._search import search_common, search_each
+from skattn.geometry import Table, are_multiplicities, rounded_center
+from skattn.kernels import Kernel
+
+__all__ = ["Criterion", "criterion_curve", "select_bandwidth", "share_of_copies"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Rows on which the global search runs where there are more, and those to choose among starts.
+_PILOTS, _SCOUTS = 1000, 400
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """What bandwidths are judged by.
+
+    Attributes
+    ----------
+    name : {"loo", "gcv", "aicc"}
+    kernel : Kernel
+    max_queries : int
+        Number of rows at most at which the criterion is evaluated, against all others.
+    resources : Resources
+    """
+
+    name: str
+    kernel: Kernel
+    max_queries: int
+    resources: Resources
+
+
+def select_bandwidth(
+    table: Table, criterion: Criterion, *, anisotropic: bool
+) -> tuple[Array, float]:
+    """The bandwidths of least criterion, and its value there.
+
+    Parameters
+    ----------
+    table : Table
+        The training rows. At least one key is left for each row when its own are left out,
+        unless all features are constant.
+    criterion : Criterion
+    anisotropic : bool
+        Whether every feature has a bandwidth of its own, or all a common multiple of their
+        spreads.
+
+    Returns
+    -------
+    bandwidth : ndarray of shape (n_features,)
+        In the units of the features; inf for those that are smoothed out.
+    value : float
+        Of the criterion. For one output in the units of its square ("loo", "gcv"); for several,
+        each is divided by its variance before, and averaged.
+    """
+    table = table.merged()
+    scale = spread(table.X, table.weights)
+    informative = np.isfinite(scale)
+    bandwidth = np.full(scale.size, np.inf)
+    units = _Units.of(table, criterion.name)
+    if not (informative.any() and units.values.any()):  # nothing to tell apart, or to tell
+        return bandwidth, units.restore(_value_of_the_mean(table, criterion, units))
+    objective = _objective(table, criterion, scale, units, len(table.X))
+    pilot = _objective(table, criterion, scale, units, _PILOTS)
+    found = search_common(objective, pilot)
+    if anisotropic and informative.sum() > 1:
+        sizes = [size for size in (_SCOUTS, _PILOTS) if size < len(table.X)] or [_SCOUTS]
+        pilots = [_objective(table, criterion, scale, units, size) for size in sizes]
+        found = search_each(objective, pilots, found)
+    bandwidth[informative] = scale[informative] * np.exp(found.log_bandwidth)
+    return bandwidth, units.restore(found.value)
+
+
+def criterion_curve(table: Table, criterion: Criterion, bandwidths: Array) -> Array:
+    """The criterion at each of some bandwidths.
+
+    Parameters
+    ----------
+    table : Table
+    criterion : Criterion
+    bandwidths : ndarray of shape (n_bandwidths, n_features)
+        In the units of the features, inf allowed.
+
+    Returns
+    -------
+    ndarray of shape (n_bandwidths,)
+        In the units of `select_bandwidth`.
+    """
+    table = table.merged()
+    units = _Units.of(table, criterion.name)
+    scale = spread(table.X, table.weights)
+    informative = np.isfinite(scale)
+    if not informative.any():
+        value = units.restore(_value_of_the_mean(table, criterion, units))
+        return np.full(len(bandwidths), value)
+    objective = _objective(table, criterion, scale, units, len(table.X))
+    logs = np.log(bandwidths[:, informative] / scale[informative])
+    return np.array([units.restore(objective.value(log)) for log in logs])
+
+
+def share_of_copies(table: Table) -> float:
+    """The share of the weight in rows that occur more than once, features and targets alike."""
+    merged = table.merged()
+    if are_multiplicities(table.weights):
+        copied = merged.weights > 1.0
+    else:
+        copied = np.diff(np.append(np.flatnonzero(table.first_of_equals()), table.n_keys)) > 1
+    return float(merged.weights[copied].sum() / merged.weights.sum())
+
+
+@dataclass(frozen=True)
+class _Units:
+    """Targets in units of their spread, and how to restore a criterion's."""
+
+    values: Array
+    exponent: int
+    variance: float
+    is_logarithm: bool
+
+    @classmethod
+    def of(cls, table: Table, name: str) -> _Units:
+        exponent = np.frexp(np.abs(table.y).max(axis=0))[1]
+        scaled = np.ldexp(table.y, -exponent)
+        centered = scaled - rounded_center(scaled)
+        centered -= table.weights @ centered / table.weights.sum()
+        variance = mean_squares(centered, table.weights)
+        values = centered / np.sqrt(np.where(variance > 0.0, variance, 1.0))
+        single = values.shape[1] == 1 and variance[0] > 0.0
+        unit = float(variance[0]) if single else 1.0
+        return cls(values, int(exponent[0]) if single else 0, unit, name == "aicc")
+
+    def restore(self, value: float) -> float:
+        """The criterion of a single output in the units of the targets."""
+        if self.is_logarithm:
+            return value + np.log(self.variance) + 2 * self.exponent * np.log(2.0)
+        with np.errstate(over="ignore"):
+            return float(np.ldexp(value * self.variance, 2 * self.exponent))
+
+
+def _objective(
+    table: Table, criterion: Criterion, scale: Array, units: _Units, most_rows: int
+) -> Objective:
+    """The criterion on all rows, or a systematic sample of them."""
+    chosen = _systematic(len(table.X), most_rows)
+    values, table = units.values[chosen], table.take(chosen)
+    informative = np.isfinite(scale)
+    X = table.X[:, informative]
+    coordinates = 2.0 * ((0.5 * X - 0.5 * rounded_center(X)) / scale[informative])
+    n = effective_rows(table.weights)
+    return Objective(
+        coordinates,
+        values,
+        table.weights * (n / table.weights.sum()),
+        table.own() if criterion.name == "loo" else table.itself(),
+        criterion.name,
+        criterion.kernel,
+        n,
+        _systematic(len(coordinates), criterion.max_queries),
+        criterion.resources,
+    )
+
+
+def _systematic(n: int, most: int) -> Indices:
+    """At most so many of n rows, evenly spaced."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
+
+
+def _value_of_the_mean(table: Table, criterion: Criterion, units: _Units) -> float:
+    """The criterion of the weighted mean as the only possible fit; NaN where none can be left."""
+    own = table.own()
+    if own.covers(table.n_keys).any():
+        return np.nan
+    constant = np.zeros((len(table.X), 1))
+    return _objective(
+        Table(constant, table.y, table.weights, table.groups, table.rows, table.n_keys),
+        criterion,
+        np.ones(1),
+        units,
+        len(constant),
+    ).value(np.zeros(1))
