@@ -2,6 +2,7 @@
 
 import io
 import pickle
+import tracemalloc
 
 import joblib
 import numpy as np
@@ -291,3 +292,26 @@ def test_rules_of_thumb_give_every_kernel_about_the_same_fit(kernel, wave):
     other = NadarayaWatsonRegressor("scott", kernel=kernel).fit(X, y)
     assert 0.5 < other.effective_dof_ / gaussian.effective_dof_ < 2.0
     assert np.abs(other.predict(X) - gaussian.predict(X)).max() < 0.5 * y.std()
+
+
+@pytest.mark.parametrize("what", ["predict", "top weights", "tied top weights", "far", "selection"])
+def test_memory_stays_at_blocks_of_the_matrix(what, rng):
+    # the matrix of weights would take 128 MB
+    X, y = rng.standard_normal((4000, 3)), rng.standard_normal(4000)
+    model = NadarayaWatsonRegressor(0.5).fit(X, y)
+    ties = NadarayaWatsonRegressor(np.inf).fit(X, y)
+    narrow = NadarayaWatsonRegressor(0.01, kernel="biweight").fit(X, y)
+    calls = {
+        "predict": lambda: model.predict(X),
+        "top weights": lambda: model.attention_weights(X, top_k=5),
+        "tied top weights": lambda: ties.attention_weights(X, top_k=5),
+        "far": lambda: narrow.predict(X + 5.0),
+        "selection": lambda: NadarayaWatsonRegressor(anisotropic=False, max_queries=100).fit(X, y),
+    }
+    tracemalloc.start()
+    try:
+        calls[what]()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 16e6
