@@ -213,15 +213,20 @@ class Table:
 
     @classmethod
     def canonical(cls, X: Array, y: Array, weights: Array, groups: Indices | None = None) -> Table:
-        """Sort the rows."""
+        """Sort the rows; groups in the order of their first rows, whatever their labels."""
         absent = weights == 0.0
+        labels = np.zeros(len(X), dtype=np.intp) if groups is None else groups
         for width in (1, 4, X.shape[1]):  # ties beyond the first features are rare
-            leading = X[:, :width] if groups is None else np.column_stack([groups, X[:, :width]])
-            rows = np.lexsort((weights, *y.T[::-1], *leading.T[::-1], absent))
+            leading = X[:, :width]
+            rows = np.lexsort((weights, labels, *y.T[::-1], *leading.T[::-1], absent))
             if width >= X.shape[1] or not _repeats(leading[rows]).any():
                 break
-        grouped = None if groups is None else groups[rows]
-        return cls(X[rows], y[rows], weights[rows], grouped, rows, int(np.sum(~absent)))
+        if groups is not None:
+            _, first, inverse = np.unique(labels[rows], return_index=True, return_inverse=True)
+            groups = np.argsort(np.argsort(first))[inverse]
+            order = np.lexsort((groups, absent[rows]))
+            rows, groups = rows[order], groups[order]
+        return cls(X[rows], y[rows], weights[rows], groups, rows, int(np.sum(~absent)))
 
     def merged(self) -> Table:
         """Keys only, those of equal group, features and targets as one of their joint weight."""

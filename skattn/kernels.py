@@ -85,6 +85,12 @@ class Kernel:
         """dK / d(u**2), overwriting ``t = rate * u**2``; 0 where u is 0 and K has a kink there."""
         raise NotImplementedError(f"{type(self).__name__} defines no slope.")
 
+    def log_slope(self, squared: Array) -> Array:
+        """d log K / d(u**2); 0 outside the support, and where u is 0 and K has a kink there."""
+        weights = self.profile(self.rate * squared)
+        slopes = self.slope(self.rate * squared)
+        return np.divide(slopes, weights, out=np.zeros_like(weights), where=weights > 0.0)
+
     def log_decay(self, nearest: Array, excess: Array) -> Array:
         """log K(u) at u**2 = nearest + excess, less that at nearest; exact however far."""
         return self.log_profile(nearest + excess) - self.log_profile(nearest)
@@ -134,6 +140,9 @@ class Gaussian(Kernel):
     def log_profile(self, squared: Array) -> Array:
         return -0.5 * squared
 
+    def log_slope(self, squared: Array) -> Array:
+        return np.full_like(squared, -0.5)
+
     def log_decay(self, nearest: Array, excess: Array) -> Array:
         return -0.5 * excess
 
@@ -160,6 +169,10 @@ class Laplace(Kernel):
 
     def log_profile(self, squared: Array) -> Array:
         return -np.sqrt(squared)
+
+    def log_slope(self, squared: Array) -> Array:
+        u = np.sqrt(squared)
+        return np.divide(-0.5, u, out=np.zeros_like(u), where=u > 0.0)
 
     def log_decay(self, nearest: Array, excess: Array) -> Array:
         far = np.sqrt(np.maximum(nearest + excess, 0.0)) + np.sqrt(nearest)
@@ -193,6 +206,9 @@ class Student(Kernel):
 
     def log_profile(self, squared: Array) -> Array:
         return -4.0 * np.log1p(squared / 7.0)
+
+    def log_slope(self, squared: Array) -> Array:
+        return -4.0 / (7.0 + squared)
 
     def log_decay(self, nearest: Array, excess: Array) -> Array:
         return -4.0 * np.log1p(excess / (7.0 + nearest))

@@ -126,12 +126,11 @@ def test_agrees_with(golden):
     np.testing.assert_allclose(_computed(golden), golden.numbers(), rtol=1e-12, atol=1e-12)
 
 
-@pytest.mark.parametrize(
-    "golden", [row for row in GOLDEN + SELECTED if row.kind in ("loo", "aicc")], ids=str
-)
+CRITERIA = [row for row in GOLDEN + SELECTED if row.kind in ("loo", "aicc")]
+
+
+@pytest.mark.parametrize("golden", [row for row in CRITERIA if row.values != "NA"], ids=str)
 def test_criterion_curve_agrees_with(golden):
-    if np.isnan(golden.numbers()).all():
-        pytest.skip("the source prints no objective")
     np.testing.assert_allclose(_curve(golden), golden.numbers(), rtol=1e-11)
 
 

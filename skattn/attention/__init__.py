@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from skattn.attention._dense import dense_sums
-from skattn.attention._far import far_sums
+from skattn.attention._far import far_slopes, far_sums
 from skattn.attention._grid import bandwidth_ladder, grid_means
 from skattn.attention._merge import Sums
 from skattn.attention._request import Request, Resources
@@ -159,9 +159,6 @@ def attend_slopes(
 ) -> Sloped:
     """`attend`, and how the means change with the bandwidth of each feature.
 
-    Queries that only keys beyond the reach of floating point numbers make a prediction for get
-    slopes of zero: their mean is that of the nearest key, whatever the bandwidth.
-
     Parameters
     ----------
     queries, keys, kernel, log_weights, own, resources
@@ -183,6 +180,8 @@ def attend_slopes(
     log_slope = sums.slopes[:, 0] / safe
     mean_slope = sums.slopes[:, 1:] / safe[:, :, None] - mean[:, :, None] * log_slope[:, None]
     if hard.size:
+        double = replace(resources, dtype=np.dtype(np.float64))
+        mean[hard], mean_slope[hard] = far_slopes(request.take(hard), double)
         exact = attend(
             queries[hard],
             keys,
@@ -190,10 +189,9 @@ def attend_slopes(
             kernel,
             log_weights,
             own=None if own is None else own.take(hard),
-            resources=replace(resources, dtype=np.dtype(np.float64)),
+            resources=double,
         )
-        mean[hard], own_weight[hard] = exact.mean, exact.own_weight
-        mean_slope[hard], log_slope[hard] = 0.0, 0.0
+        own_weight[hard], log_slope[hard] = exact.own_weight, 0.0
     return Sloped(mean, mean_slope, own_weight, -own_weight[:, None] * log_slope)
 
 

@@ -84,6 +84,34 @@ def far_sums(request: Request, resources: Resources) -> Sums:
     return sums
 
 
+def far_slopes(request: Request, resources: Resources) -> tuple[Array, Array]:
+    """Means of far queries and their derivatives in log-bandwidths, by feature.
+
+    Each log-weight changes with theta_j by -2 (d log K / d u**2) (q_j - k_ij)**2; only differences
+    between keys matter, and are taken from the nearest one, so that nothing is lost far away.
+    """
+    n_queries, n_outputs = len(request.queries), request.values.shape[1]
+    means = np.empty((n_queries, n_outputs))
+    slopes = np.empty((n_queries, n_outputs, request.keys.shape[1]))
+
+    def write(far: FarWeights) -> None:
+        totals = np.add.reduceat(far.weights, far.starts)
+        shares = far.weights / totals[far.queries]
+        values = request.values[far.keys]
+        mean = np.add.reduceat(shares[:, None] * values, far.starts, axis=0)
+        queries = request.queries[far.rows][far.queries]
+        squares = (queries - request.keys[far.keys]) ** 2
+        change = -2.0 * request.kernel.log_slope(squares.sum(axis=1))[:, None] * squares
+        change[np.isneginf(far.log_shift)[far.queries]] = 0.0
+        change -= change[far.starts][far.queries]
+        moved = (shares[:, None] * (values - mean[far.queries]))[:, :, None] * change[:, None, :]
+        means[far.rows] = mean
+        slopes[far.rows] = np.add.reduceat(moved, far.starts, axis=0)
+
+    far_weights(request, resources, write)
+    return means, slopes
+
+
 def far_weights(
     request: Request, resources: Resources, receive: Callable[[FarWeights], None]
 ) -> None:

@@ -101,7 +101,7 @@ def _distances(
 def _weights(
     request: Request, squared: Array, nearest: Array, bandwidths: Array, steps_per_octave: int
 ) -> Iterator[Array]:
-    """Kernel weights for each bandwidth; relative to the nearest key for exponential kernels."""
+    """Kernel weights for each bandwidth, relative to the nearest key for unbounded kernels."""
     kernel = request.kernel
     if kernel.is_exponential:
         exponent = kernel.rate * (squared - nearest[:, None])
@@ -111,6 +111,11 @@ def _weights(
             if i >= steps_per_octave:
                 np.multiply(rung, rung, out=rung)
             yield rung
+    elif np.isinf(kernel.support):
+        excess = np.where(np.isinf(squared), 0.0, squared - nearest[:, None])
+        for c in bandwidths:
+            decay = kernel.log_decay(nearest[:, None] / c**2, excess / c**2)
+            yield np.where(np.isinf(squared), 0.0, np.exp(decay))
     else:
         for c in bandwidths:
             yield kernel.profile(squared * (kernel.rate / c**2)).astype(np.float64, copy=False)

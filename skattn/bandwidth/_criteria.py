@@ -14,6 +14,9 @@ Array = NDArray[np.float64]
 
 CRITERIA = ("loo", "gcv", "aicc")
 
+# Mean squares, in units of the variance, that are rounding of an exact fit.
+EXACT = 1e-30
+
 
 def mean_squares(errors: Array, weights: Array) -> Array:
     """Weighted mean of squared errors of each output; of leave-one-out errors, the "loo" criterion.
@@ -60,5 +63,5 @@ def aicc(squares: Array, trace: Array, n: float) -> Array:
     """
     room = 1.0 - (trace + 2.0) / n
     with np.errstate(divide="ignore", invalid="ignore"):
-        fit = np.log(np.maximum(squares, 1e-300)).mean(axis=-1)
+        fit = np.log(np.maximum(squares, EXACT)).mean(axis=-1)
         return np.where(room > 1e-12, fit + (1.0 + trace / n) / room, np.inf)

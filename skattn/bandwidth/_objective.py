@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skattn.attention import Request, Resources, attend, attend_slopes
-from skattn.bandwidth._criteria import aicc, gcv, mean_squares
+from skattn.bandwidth._criteria import EXACT, aicc, gcv, mean_squares
 from skattn.geometry import Own
 from skattn.kernels import Kernel
 
@@ -163,5 +163,5 @@ def _penalized_slope(
     if objective.criterion == "gcv":
         fit = squares_slope.mean(axis=0) / room**2
         return fit + 2.0 * squares.mean() / room**3 * trace_slope / n
-    fit = (squares_slope / squares[:, None]).mean(axis=0)
+    fit = (squares_slope / np.maximum(squares, EXACT)[:, None]).mean(axis=0)
     return fit + (1.0 / room + (1.0 + trace / n) / room**2) * trace_slope / n

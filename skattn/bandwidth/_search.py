@@ -17,10 +17,12 @@ from scipy.spatial.distance import cdist
 
 from skattn.attention import bandwidth_ladder, grid_means
 from skattn.bandwidth._objective import WIDEST, Objective
+from skattn.bandwidth._scout import scout
 
 __all__ = ["Candidate", "gauss_newton", "search_common", "search_each"]
 
 Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
 
 # Log-bandwidths, in spreads, from which a feature hardly matters.
 _WIDE = np.log(30.0)
@@ -40,6 +42,10 @@ class Candidate:
         """Evaluate the criterion."""
         return cls(objective.value(log_bandwidth), log_bandwidth)
 
+    def moved(self, shift: float) -> Candidate:
+        """The same at log-bandwidths of other rows."""
+        return Candidate(self.value, self.log_bandwidth + shift)
+
     def expand(self, n_features: int) -> Candidate:
         """The same for each feature, from one common log-bandwidth."""
         return Candidate(self.value, np.full(n_features, self.log_bandwidth[0]))
@@ -57,11 +63,14 @@ def ladder(objective: Objective) -> tuple[Array, int]:
     gaps = np.where(distances > 0.0, distances, np.inf).min(axis=1)
     density = (len(sample) / len(objective.coordinates)) ** (1.0 / objective.coordinates.shape[1])
     narrowest = np.quantile(gaps, 0.05, method="lower") * min(1.0, density) / 8.0
-    steps = 4 if len(objective.rows) * len(objective.coordinates) < 2e5 else 2
+    n_pairs = len(objective.rows) * len(objective.coordinates)
+    steps = 4 if n_pairs < 2e5 else 2
+    if not objective.kernel.has_slope and n_pairs < 2e4:
+        steps = 48  # steps and kinks everywhere: look closely
     return bandwidth_ladder(4.0 * distances.max(), narrowest, steps), steps
 
 
-def search_common(objective: Objective, pilot: Objective) -> Candidate:
+def search_common(objective: Objective, pilot: Objective, *, exact: bool = True) -> Candidate:
     """One multiple of the spreads for all features: the global minimum of the criterion.
 
     Parameters
@@ -70,21 +79,23 @@ def search_common(objective: Objective, pilot: Objective) -> Candidate:
         What is minimised.
     pilot : Objective
         The same, on fewer rows where there are many, to find where its minima are.
+    exact : bool, default=True
+        Whether minima are refined, or the best of the ladder will do, as a start.
     """
     bandwidths, steps = ladder(pilot)
     values = curve(pilot, bandwidths, steps)
-    padded = np.concatenate([[np.inf], values, [np.inf]])
-    minima = np.flatnonzero((values <= padded[:-2]) & (values <= padded[2:]))
-    minima = minima[np.argsort(values[minima], kind="stable")][:6]
-    tolerated = 0.2 if pilot.is_like(objective) else 0.02
+    minima = _minima(values)[: 6 if exact else 1]
     lowest = min(values[minima[0]], _INFINITE)
+    tolerated = 0.2 if pilot.is_like(objective) else 0.02
     minima = minima[values[minima] <= lowest + tolerated * abs(lowest)]
     logs = np.log(bandwidths) + pilot.shrinkage(objective)
     d = objective.coordinates.shape[1]
     candidates = [Candidate.at(objective, np.full(d, np.inf))]
     for log in logs[minima]:
+        candidates.append(Candidate.at(objective, np.full(d, log)))
+        if not exact:
+            continue
         if pilot.is_like(objective) or not objective.kernel.has_slope:
-            candidates.append(Candidate.at(objective, np.full(d, log)))
             reach = logs[0] - logs[1] if pilot.is_like(objective) else np.log(2.0)
             candidates.append(_bracket(objective, log - reach, log + reach))
         else:
@@ -93,16 +104,31 @@ def search_common(objective: Objective, pilot: Objective) -> Candidate:
     return best(candidates)
 
 
+def _minima(values: Array) -> Indices:
+    """Positions of the local minima, lowest first; the first position of each plateau."""
+    fresh = np.flatnonzero(np.append(True, values[1:] != values[:-1]))
+    padded = np.concatenate([[np.inf], values[fresh], [np.inf]])
+    minima = fresh[(padded[1:-1] <= padded[:-2]) & (padded[1:-1] <= padded[2:])]
+    return minima[np.argsort(values[minima], kind="stable")]
+
+
 def _bracket(objective: Objective, low: float, high: float) -> Candidate:
     """The best common bandwidth between two."""
     d = objective.coordinates.shape[1]
-    found = minimize_scalar(
-        lambda log_bandwidth: min(objective.value(np.full(d, log_bandwidth)), _INFINITE),
-        bounds=(low, high),
-        method="bounded",
-        options={"xatol": 1e-4},
-    )
-    return Candidate(float(found.fun), np.full(d, found.x))
+
+    def function(log_bandwidth: float) -> float:
+        return min(objective.value(np.full(d, log_bandwidth)), _INFINITE)
+
+    candidates = []
+    if np.isfinite(objective.kernel.support):  # kinks: look where between
+        logs = np.linspace(low, high, 17)
+        values = [function(log) for log in logs]
+        i = int(np.argmin(values))
+        candidates.append(Candidate(values[i], np.full(d, logs[i])))
+        low, high = logs[max(i - 1, 0)], logs[min(i + 1, 16)]
+    found = minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 1e-5})
+    candidates.append(Candidate(float(found.fun), np.full(d, found.x)))
+    return best(candidates)
 
 
 def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Array:
@@ -116,53 +142,66 @@ def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Arr
     return objective.judge(means, own_weights)
 
 
-def search_each(objective: Objective, pilots: Sequence[Objective], common: Candidate) -> Candidate:
+def search_each(
+    objective: Objective, scouts: Objective, pilots: Sequence[Objective], common: Candidate
+) -> Candidate:
     """A bandwidth for each feature, never worse than the common one.
 
     Parameters
     ----------
     objective : Objective
         What is minimised.
+    scouts : Objective
+        Leave-one-out on few rows, to descend from many starts at once.
     pilots : sequence of Objective
-        The same on fewer rows, from few to many: descents from many starts on the first, from the
-        best few of what they find on those that follow.
+        The criterion on fewer rows, from few to many, to choose among the best.
     common : Candidate
         The best common bandwidth of `objective`.
     """
     if not objective.kernel.has_slope:
         return best([common, _coordinate_search(objective, common.log_bandwidth)])
-    points = _starts(objective, common)
-    for i, pilot in enumerate(pilots):
+    base = np.minimum(common.log_bandwidth, np.log(4.0))
+    # where rows are few, minima are many, and descents cost little
+    n_random, n_promising = (48, 5) if len(objective.coordinates) <= 250 else (16, 2)
+    shift = scouts.shrinkage(objective)
+    found = [
+        Candidate(value, log_bandwidth + shift)
+        for value, log_bandwidth in zip(
+            *scout(scouts, _starts(objective, base, n_random) - shift), strict=True
+        )
+    ]
+    points = [base, *_promising(found, n_promising)]
+    for pilot in pilots:
         shift = pilot.shrinkage(objective)
-        found = [_descend(pilot.single(), start - shift, 1e-4) for start in points]
-        promising = _distinct(sorted(found, key=lambda candidate: candidate.value))
-        points = [candidate.log_bandwidth + shift for candidate in promising[: 3 - i]]
-    finished = [_descend(objective.single(), start, 1e-5) for start in points]
-    chosen = _descend(objective, best(finished).log_bandwidth, 1e-7)
+        found = [_descend(pilot.single(), point - shift, 1e-3).moved(shift) for point in points]
+        points = _promising(found, 2)
+    finished = [_descend(objective.single(), point, 1e-5) for point in points]
+    chosen = _descend(objective, best(finished).log_bandwidth, 1e-8)
     return best([common, _smooth_out(objective, chosen)])
 
 
-def _starts(objective: Objective, common: Candidate) -> list[Array]:
-    """Starts: all features alike, the rule of thumb, each feature smoothed out, each alone."""
-    d = objective.coordinates.shape[1]
-    base = np.minimum(common.log_bandwidth, np.log(4.0))
+def _starts(objective: Objective, base: Array, n_random: int) -> Array:
+    """Starts: all features alike, the rule of thumb, each feature smoothed out or alone, others.
+
+    The others are random, the same for all data: between them, they find what structure misses.
+    """
+    d = len(base)
+    features = np.eye(d, dtype=bool)[: 30 if d > 30 else d]
     rule = np.full(d, -np.log(objective.n) / (d + 4))
-    out = [np.where(np.arange(d) == j, WIDEST, base) for j in range(d)]
-    alone = [np.where(np.arange(d) == j, base, WIDEST) for j in range(d)] if d <= 4 else []
-    return [base, rule, *out, *alone]
+    out = np.where(features, WIDEST, base)
+    alone = np.where(features, base, WIDEST)
+    elsewhere = base + np.random.default_rng(0).uniform(-2.0, 2.0, (n_random, d))
+    return np.vstack([base, rule, out, alone, elsewhere])
 
 
-def _distinct(candidates: list[Candidate]) -> list[Candidate]:
-    """Candidates in order, without those that are close to an earlier one."""
-    kept: list[Candidate] = []
-    for candidate in candidates:
-        logs = np.minimum(candidate.log_bandwidth, np.log(10.0))
-        if all(
-            np.abs(logs - np.minimum(other.log_bandwidth, np.log(10.0))).max() > 0.1
-            for other in kept
-        ):
-            kept.append(candidate)
-    return kept
+def _promising(candidates: Sequence[Candidate], most: int) -> list[Array]:
+    """The best candidates' log-bandwidths, without those that are close to a better one's."""
+    kept: list[Array] = []
+    for candidate in sorted(candidates, key=lambda candidate: candidate.value):
+        logs = [np.minimum(other, np.log(10.0)) for other in (candidate.log_bandwidth, *kept)]
+        if all(np.abs(logs[0] - other).max() > 0.1 for other in logs[1:]):
+            kept.append(candidate.log_bandwidth)
+    return kept[:most]
 
 
 def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,8 +20,9 @@ __all__ = ["Criterion", "criterion_curve", "select_bandwidth", "share_of_copies"
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Rows on which the global search runs where there are more, and those to choose among starts.
-_PILOTS, _SCOUTS = 1000, 400
+# Rows on which to descend from many starts, and on which to choose among the best of them; the
+# common bandwidth is sought on the last number of rows.
+_SCOUTS, _PILOTS = 100, (400, 1000)
 
 
 @dataclass(frozen=True)
@@ -71,15 +72,19 @@ def select_bandwidth(
     informative = np.isfinite(scale)
     bandwidth = np.full(scale.size, np.inf)
     units = _Units.of(table, criterion.name)
-    if not (informative.any() and units.values.any()):  # nothing to tell apart, or to tell
+    if not informative.any() or units.values.shape[1] == 0:  # nothing to tell apart, or to tell
         return bandwidth, units.restore(_value_of_the_mean(table, criterion, units))
     objective = _objective(table, criterion, scale, units, len(table.X))
-    pilot = _objective(table, criterion, scale, units, _PILOTS)
-    found = search_common(objective, pilot)
-    if anisotropic and informative.sum() > 1:
-        sizes = [size for size in (_SCOUTS, _PILOTS) if size < len(table.X)] or [_SCOUTS]
+    pilot = _objective(table, criterion, scale, units, _PILOTS[-1])
+    each = anisotropic and informative.sum() > 1
+    found = search_common(objective, pilot, exact=not each)
+    if each:
+        loo = replace(criterion, name="loo")
+        few = int(min(_SCOUTS, max(30, np.sqrt(2e6 / informative.sum()))))
+        scouts = _objective(table, loo, scale, units, few)
+        sizes = [size for size in _PILOTS if 2 * size <= len(table.X)]
         pilots = [_objective(table, criterion, scale, units, size) for size in sizes]
-        found = search_each(objective, pilots, found)
+        found = search_each(objective, scouts, pilots, found)
     bandwidth[informative] = scale[informative] * np.exp(found.log_bandwidth)
     return bandwidth, units.restore(found.value)
 
@@ -103,7 +108,7 @@ def criterion_curve(table: Table, criterion: Criterion, bandwidths: Array) -> Ar
     units = _Units.of(table, criterion.name)
     scale = spread(table.X, table.weights)
     informative = np.isfinite(scale)
-    if not informative.any():
+    if not informative.any() or units.values.shape[1] == 0:
         value = units.restore(_value_of_the_mean(table, criterion, units))
         return np.full(len(bandwidths), value)
     objective = _objective(table, criterion, scale, units, len(table.X))
@@ -137,8 +142,8 @@ class _Units:
         centered = scaled - rounded_center(scaled)
         centered -= table.weights @ centered / table.weights.sum()
         variance = mean_squares(centered, table.weights)
-        values = centered / np.sqrt(np.where(variance > 0.0, variance, 1.0))
-        single = values.shape[1] == 1 and variance[0] > 0.0
+        values = centered[:, variance > 0.0] / np.sqrt(variance[variance > 0.0])
+        single = len(variance) == 1 and variance[0] > 0.0
         unit = float(variance[0]) if single else 1.0
         return cls(values, int(exponent[0]) if single else 0, unit, name == "aicc")
 
@@ -180,6 +185,8 @@ def _systematic(n: int, most: int) -> Indices:
 
 def _value_of_the_mean(table: Table, criterion: Criterion, units: _Units) -> float:
     """The criterion of the weighted mean as the only possible fit; NaN where none can be left."""
+    if units.values.shape[1] == 0:  # constant targets are fitted exactly
+        return -np.inf if criterion.name == "aicc" else 0.0
     own = table.own()
     if own.covers(table.n_keys).any():
         return np.nan

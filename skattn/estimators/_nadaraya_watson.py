@@ -320,7 +320,7 @@ class NadarayaWatsonRegressor(AttentionRegressor):
 
 def _check_selectable(table, name):
     """Refuse what no bandwidth can be judged by; warn of copies that leave-one-out sees."""
-    if table.weights.sum() <= 1.0 or (table.n_keys == 1 and not table.weights[0] > 1.0):
+    if table.n_keys == 1 and not table.repeats()[0] > 1.0:
         raise ValueError(
             f"bandwidth={name!r} judges bandwidths by rows left out and needs two rows at least; "
             f"got n_samples={table.n_keys}. Give a number as bandwidth."
@@ -342,7 +342,7 @@ def _check_selectable(table, name):
             "targets alike. Leave-one-out predicts a copy from its twins and chooses too small a "
             "bandwidth; pass fit(..., groups=labels) to leave copies out together.",
             UserWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
 
 

@@ -29,9 +29,7 @@ def test_means_are_those_of_attend_at_each_bandwidth(name, left_out, rng):
         means, own_weights = grid_means(request, bandwidths, 2, resources)
         for c, mean, own_weight in zip(bandwidths, means, own_weights, strict=True):
             exact = attend(X / c, X / c, values, kernel, log_weights, own=own)
-            # far below the gaps, exponential kernels but the Gaussian take the nearest key alone
-            atol = 1e-3 if name == "laplace" and c < 0.05 else 1e-8
-            assert_allclose(mean, exact.mean, atol=atol)
+            assert_allclose(mean, exact.mean, atol=1e-8)
             if not left_out:
                 assert_allclose(own_weight, exact.own_weight, atol=1e-8)
 

@@ -62,6 +62,24 @@ def test_queries_beyond_reach_have_the_nearest_mean_and_no_slope():
     assert_array_equal(sloped.mean_slope, 0.0)
 
 
+@pytest.mark.parametrize("name", ["gaussian", "laplace", "student", "biweight"])
+@pytest.mark.parametrize("distance", [3.0, 60.0, 2000.0])
+def test_slopes_of_far_queries(name, distance, rng):
+    keys, values = rng.standard_normal((30, 2)), rng.standard_normal((30, 1))
+    queries = distance * np.array([[1.0, 0.5], [-0.3, 1.0], [0.7, -0.7]])
+    theta = np.array([0.1, -0.2])
+
+    def means(log_bandwidth):
+        scale = np.exp(log_bandwidth)
+        return attend(queries / scale, keys / scale, values, KERNELS[name], np.zeros(30)).mean
+
+    scale = np.exp(theta)
+    sloped = attend_slopes(queries / scale, keys / scale, values, KERNELS[name], np.zeros(30))
+    assert_allclose(sloped.mean, means(theta), rtol=1e-9, atol=1e-12)
+    for j, slope in enumerate(differences(means, theta, step=1e-7)):
+        assert_allclose(sloped.mean_slope[:, :, j], slope, rtol=1e-3, atol=1e-5)
+
+
 def test_irrelevant_feature_has_no_slope(rng):
     X, values, log_weights, _ = problem(rng)
     X[:, 1] = 4.0
