@@ -96,21 +96,28 @@ class Frame:
 
     Attributes
     ----------
-    center : ndarray of shape (n_features,)
+    features : ndarray of shape (n_coordinates,)
+        Positions of the features that have a coordinate: those of finite bandwidth, or the first
+        one if there is none. The others are smoothed out.
+    center : ndarray of shape (n_coordinates,)
         Subtracted in float64, before any product is formed.
-    bandwidth : ndarray of shape (n_features,)
-        Positive; inf smooths a feature out.
+    bandwidth : ndarray of shape (n_coordinates,)
+        Positive.
     """
 
+    features: Indices
     center: Array
     bandwidth: Array
 
     @classmethod
     def around(cls, rows: Array, bandwidth: Array) -> Frame:
-        """The frame of training rows; a bandwidth below 1e-100 of the range acts as that."""
+        """The frame of training rows; a bandwidth below 1e-100 of their spread acts as that."""
+        finite = np.flatnonzero(np.isfinite(bandwidth))
+        features = finite if finite.size else np.array([0])
+        rows, bandwidth = rows[:, features], bandwidth[features]
         center = rounded_center(rows)
-        extent = np.abs(0.5 * rows - 0.5 * center).max(axis=0)
-        return cls(center, np.maximum(bandwidth, extent / (0.5 * _FARTHEST)))
+        extent = np.median(np.abs(0.5 * rows - 0.5 * center), axis=0)
+        return cls(features, center, np.maximum(bandwidth, extent / (0.5 * _FARTHEST)))
 
     def coordinates(self, rows: Array) -> Array:
         """Coordinates of rows, at most 1e100 in absolute value.
@@ -122,10 +129,10 @@ class Frame:
 
         Returns
         -------
-        ndarray of shape (n_rows, n_features)
+        ndarray of shape (n_rows, n_coordinates)
             C-contiguous float64. A row farther out than the limit keeps its direction.
         """
-        rows = np.asarray(rows, dtype=np.float64)
+        rows = np.asarray(rows[:, self.features], dtype=np.float64)
         with np.errstate(over="ignore", invalid="ignore"):
             coordinates = np.ascontiguousarray((rows - self.center) / self.bandwidth)
         beyond = ~(np.abs(coordinates) <= _FARTHEST).all(axis=1)
@@ -137,9 +144,8 @@ class Frame:
 
 def _pull_back(numerator: Array, bandwidth: Array) -> Array:
     """Rows of ``numerator / bandwidth``, each scaled to its direction times _FARTHEST."""
-    scale = np.where(np.isinf(bandwidth), 1.0, bandwidth)
-    mantissa, exponent = np.frexp(np.where(np.isinf(bandwidth), 0.0, numerator))
-    divisor, divisor_exponent = np.frexp(scale)
+    mantissa, exponent = np.frexp(numerator)
+    divisor, divisor_exponent = np.frexp(bandwidth)
     ratio = mantissa / divisor
     exponent = np.where(ratio == 0.0, np.iinfo(np.int32).min // 2, exponent - divisor_exponent)
     ratio = np.ldexp(ratio, np.maximum(exponent - exponent.max(axis=1, keepdims=True), -2000))

@@ -109,9 +109,9 @@ class Kernel:
 
 
 def _exp(t: Array) -> Array:
-    # exp is many times slower where it underflows; a weight of the smallest normal number is as
-    # good as zero, since the normaliser is trusted only far above it.
-    lowest = -708.0 if t.dtype == np.float64 else -87.0
+    # exp, and products with its result, are many times slower where they underflow; a weight this
+    # small is as good as zero, since the normaliser is trusted only far above it.
+    lowest = -680.0 if t.dtype == np.float64 else -80.0
     if t.size and t.min() < lowest:
         _at_least(t, lowest)
     return np.exp(t, out=t)

@@ -72,13 +72,20 @@ def test_coordinates_are_centered_and_scaled():
 def test_infinite_bandwidth_smooths_a_feature_out():
     rows = np.array([[0.0, 1.0], [1.0, 1e300]])
     frame = Frame.around(rows, np.array([1.0, np.inf]))
-    assert_array_equal(frame.coordinates(rows)[:, 1], 0.0)
-    assert_array_equal(frame.coordinates(np.array([[0.0, -1e308]]))[:, 1], 0.0)
+    assert_array_equal(frame.features, [0])
+    moved = frame.coordinates(np.array([[0.0, -1e308], [1.0, np.pi]]))
+    assert_array_equal(moved, frame.coordinates(rows))
+
+
+def test_all_features_smoothed_out_leave_one_that_is_zero():
+    rows = np.array([[0.0, 1.0], [1.0, 1e300]])
+    frame = Frame.around(rows, np.array([np.inf, np.inf]))
+    assert_array_equal(frame.coordinates(rows), [[0.0], [0.0]])
 
 
 @pytest.mark.parametrize("bandwidth", [1e-300, 1e-10, 1.0])
 def test_far_rows_keep_their_direction_and_stay_finite(bandwidth):
-    frame = Frame(np.zeros(2), np.full(2, bandwidth))
+    frame = Frame(np.arange(2), np.zeros(2), np.full(2, bandwidth))
     coordinates = frame.coordinates(np.array([[1.7e308, -0.85e308]]))
     assert np.isfinite(coordinates).all()
     assert_allclose(coordinates[0, 0] / coordinates[0, 1], -2.0)
@@ -86,7 +93,7 @@ def test_far_rows_keep_their_direction_and_stay_finite(bandwidth):
 
 
 def test_rows_within_reach_are_not_pulled_back():
-    frame = Frame(np.zeros(1), np.ones(1))
+    frame = Frame(np.arange(1), np.zeros(1), np.ones(1))
     assert_array_equal(frame.coordinates(np.array([[1e99], [1e101]]))[:, 0], [1e99, 1e100])
 
 
@@ -165,3 +172,10 @@ def test_merging_joins_equal_rows_of_a_group():
     assert_array_equal(merged.y[:, 0], [0.0, 5.0])
     grouped = Table.canonical(X, y, np.ones(4), np.array([0, 1, 0, 0])).merged()
     assert_array_equal(grouped.weights, 1.0)
+
+
+def test_an_outlier_does_not_widen_tiny_bandwidths():
+    rows = np.array([[0.0], [1.0], [2.0], [3.0], [1e250]])
+    coordinates = Frame.around(rows, np.array([0.5])).coordinates(rows)
+    assert_array_equal(np.diff(coordinates[:4, 0]), 2.0)
+    assert coordinates[4, 0] == 1e100

@@ -109,12 +109,13 @@ def attend(
     """
     largest = log_weights.max()
     request = Request(queries, keys, values, kernel, log_weights - largest, own, repeats)
-    sums = dense_sums(request, resources)
-    hard = _unresolved(sums, request, resources.dtype)
-    if hard.size and resources.dtype == np.float32:
+    sums, single = dense_sums(request, resources)
+    hard = _unresolved(sums, request, single)
+    if single[hard].any():
         double = replace(resources, dtype=np.dtype(np.float64))
-        sums.write(hard, dense_sums(request.take(hard), double))
-        hard = _unresolved(sums, request, double.dtype)
+        again, single[hard] = dense_sums(request.take(hard), double)
+        sums.write(hard, again)
+        hard = _unresolved(sums, request, single)
     if hard.size:
         sums.write(hard, far_sums(request.take(hard), resources))
     with np.errstate(divide="ignore"):
@@ -195,11 +196,15 @@ def attend_slopes(
     return Sloped(mean, mean_slope, own_weight, -own_weight[:, None] * log_slope)
 
 
-def _unresolved(sums: Sums, request: Request, dtype: np.dtype) -> NDArray[np.intp]:
+def _unresolved(sums: Sums, request: Request, single: NDArray[np.bool_]) -> NDArray[np.intp]:
     """Queries whose sums underflow or rounding may have spoilt."""
-    least = request.kernel.trusted_normalizer(dtype)
+    least = np.where(
+        single,
+        request.kernel.trusted_normalizer(np.dtype(np.float32)),
+        request.kernel.trusted_normalizer(np.dtype(np.float64)),
+    )
     if request.repeats is not None:  # squared weights underflow at half the exponent
-        least = least**0.5
+        least = np.sqrt(least)
     return np.flatnonzero(sums.denominator < least)
 
 

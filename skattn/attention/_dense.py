@@ -18,11 +18,11 @@ Array = NDArray[np.floating]
 _DISTANT = {np.dtype(np.float64): 1e-120, np.dtype(np.float32): 1e-10}
 
 
-def dense_sums(request: Request, resources: Resources) -> Sums:
+def dense_sums(request: Request, resources: Resources) -> tuple[Sums, NDArray[np.bool_]]:
     """Sums over all keys, without looking for the largest weight of a query where K <= 1.
 
-    Queries whose denominator is below ``kernel.trusted_normalizer`` are not determined well; the
-    caller recomputes them.
+    Returns also which queries were summed in single precision. Those whose denominator is below
+    ``kernel.trusted_normalizer`` are not determined well; the caller recomputes them.
 
     Time O(n_queries * n_keys * n_features); memory ``resources.block_bytes`` a thread and
     O((n_queries + n_keys) * (n_features + n_outputs)).
@@ -30,7 +30,7 @@ def dense_sums(request: Request, resources: Resources) -> Sums:
     engine = _DenseEngine(request, resources)
     blocks = resources.row_blocks(len(request.queries), len(request.keys))
     run_blocks(engine.run, blocks, resources.workers(request.n_pairs))
-    return engine.sums
+    return engine.sums, engine.single
 
 
 class _DenseEngine:
@@ -42,6 +42,7 @@ class _DenseEngine:
         self.contracted = {dtype: contracted.astype(dtype) for dtype in self.blocks.dtypes}
         repeats = 1.0 if request.repeats is None else request.repeats
         self.squared = {dtype: (factor**2 / repeats).astype(dtype) for dtype in self.blocks.dtypes}
+        self.single = np.zeros(len(request.queries), dtype=bool)
         self.sums = Sums.empty(len(request.queries), request.values.shape[1])
 
     def run(self, row_blocks: Sequence[slice]) -> None:
@@ -60,6 +61,7 @@ class _DenseEngine:
             for block in columns[1:]:
                 sums = merge(sums, self._block_sums(rows, block, buffer, lift))
             self.sums.write(rows, sums)
+            self.single[rows] = self.blocks.expansion(rows) == np.float32
 
     def _block_sums(self, rows: slice, columns: slice, buffer: Buffer, lift: float = 0.0) -> Sums:
         weights, shift = self.blocks.weights(rows, columns, buffer, lift)

@@ -18,6 +18,9 @@ from skattn.attention._threads import run_blocks
 
 Array = NDArray[np.float64]
 
+# Each squaring doubles the relative error of a weight; from time to time exp is called anew.
+_SQUARINGS = 16
+
 
 def bandwidth_ladder(widest: float, narrowest: float, steps_per_octave: int) -> Array:
     """Bandwidths from wide to narrow, `2 * steps_per_octave` to a factor of two.
@@ -105,12 +108,14 @@ def _weights(
     kernel = request.kernel
     if kernel.is_exponential:
         exponent = kernel.rate * (squared - nearest[:, None])
-        rungs = [np.exp(exponent / c**2) for c in bandwidths[:steps_per_octave]]
-        for i in range(len(bandwidths)):
-            rung = rungs[i % steps_per_octave]
-            if i >= steps_per_octave:
-                np.multiply(rung, rung, out=rung)
-            yield rung
+        rungs: list[Array] = [np.empty(0)] * steps_per_octave
+        for i, c in enumerate(bandwidths):
+            rung = i % steps_per_octave
+            if i // steps_per_octave % _SQUARINGS == 0:
+                rungs[rung] = np.exp(exponent / c**2)
+            else:
+                np.multiply(rungs[rung], rungs[rung], out=rungs[rung])
+            yield rungs[rung]
     elif np.isinf(kernel.support):
         excess = np.where(np.isinf(squared), 0.0, squared - nearest[:, None])
         for c in bandwidths:

@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 # Weights below are what underflow was clamped to, not weights.
-_NEGLIGIBLE = 1e-300
+_NEGLIGIBLE = 1e-295
 
 
 def dense_weights(request: Request, resources: Resources) -> tuple[Array, NDArray[np.bool_]]:

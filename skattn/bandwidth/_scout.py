@@ -29,6 +29,7 @@ def scout(objective: Objective, starts: Array, n_steps: int = 14) -> tuple[Array
     starts : ndarray of shape (n_starts, n_features)
         Log-bandwidths in spreads.
     n_steps : int, default=14
+        At most; fewer where no start gains any more.
 
     Returns
     -------
@@ -52,11 +53,14 @@ def scout(objective: Objective, starts: Array, n_steps: int = 14) -> tuple[Array
         trial = np.clip(theta + np.clip(steps, -2.0, 2.0), -WIDEST, WIDEST)
         lowered = fleet.linearize(trial)
         better = lowered[0] < values
+        settled = (values - lowered[0])[better] < 1e-4 * values[better]
         theta = np.where(better[:, None], trial, theta)
         values = np.where(better, lowered[0], values)
         gradients = np.where(better[:, None], lowered[1], gradients)
         matrices = np.where(better[:, None, None], lowered[2], matrices)
         damping = np.where(better, 0.3 * damping, 6.0 * damping)
+        if better.any() and settled.all():
+            break
     return values, theta
 
 
@@ -65,7 +69,8 @@ class _Fleet:
 
     def __init__(self, objective: Objective) -> None:
         self.kernel = objective.kernel
-        x = objective.coordinates.astype(np.float32)
+        # nothing is lost on outliers this far out, and squares do not overflow
+        x = np.clip(objective.coordinates, -1e9, 1e9).astype(np.float32)
         self.differences = (x[:, None, :] - x) ** 2  # (queries, keys, features)
         self.values = objective.values.astype(np.float32)
         self.weights = np.broadcast_to(objective.weights, (len(x), len(x))).astype(np.float32)

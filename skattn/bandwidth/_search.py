@@ -67,7 +67,8 @@ def ladder(objective: Objective) -> tuple[Array, int]:
     steps = 4 if n_pairs < 2e5 else 2
     if not objective.kernel.has_slope and n_pairs < 2e4:
         steps = 48  # steps and kinks everywhere: look closely
-    return bandwidth_ladder(4.0 * distances.max(), narrowest, steps), steps
+    widest = min(4.0 * distances.max(), np.exp(WIDEST))
+    return bandwidth_ladder(widest, min(narrowest, widest), steps), steps
 
 
 def search_common(objective: Objective, pilot: Objective, *, exact: bool = True) -> Candidate:

@@ -163,7 +163,9 @@ def _objective(
     values, table = units.values[chosen], table.take(chosen)
     informative = np.isfinite(scale)
     X = table.X[:, informative]
-    coordinates = 2.0 * ((0.5 * X - 0.5 * rounded_center(X)) / scale[informative])
+    with np.errstate(over="ignore"):
+        coordinates = 2.0 * ((0.5 * X - 0.5 * rounded_center(X)) / scale[informative])
+    coordinates = np.clip(coordinates, -1e60, 1e60)  # so that squares of slopes do not overflow
     n = effective_rows(table.weights)
     return Objective(
         coordinates,

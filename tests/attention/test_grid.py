@@ -43,3 +43,14 @@ def test_groups_are_left_out_whole(rng):
     for c, mean in zip(bandwidths, means, strict=True):
         exact = attend(X / c, X / c, values, KERNELS["gaussian"], np.zeros(9), own=own).mean
         assert_allclose(mean, exact, atol=1e-9)
+
+
+def test_long_ladders_keep_their_accuracy(rng):
+    X, values = rng.standard_normal((20, 1)), rng.standard_normal((20, 1))
+    own = Own(np.arange(20), np.arange(20) + 1, np.zeros(20))
+    request = Request(X, X, values, KERNELS["gaussian"], np.zeros(20), own)
+    bandwidths = bandwidth_ladder(1e20, 0.1, 1)
+    means, _ = grid_means(request, bandwidths, 1, Resources())
+    scaled = X / bandwidths[-1]
+    exact = attend(scaled, scaled, values, KERNELS["gaussian"], np.zeros(20), own=own).mean
+    assert_allclose(means[-1], exact, atol=1e-9)

@@ -712,3 +712,16 @@ def test_each_start_finds_the_best_minimum(d):
     assert {name: value for name, value in found.items() if value > best * (1.0 + 1e-4)} == {}
     assert search_each(criterion, criterion, [], common).value <= best * (1.0 + 1e-4)
     assert model().fit(X, y).criterion_ <= best * y.var() * (1.0 + 1e-4)
+
+
+@pytest.mark.parametrize("outlier", [1e6, 1e20, 1e200, 1.7e308])
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_one_row_at_the_end_of_the_world_changes_little(criterion, outlier, rng):
+    X = rng.standard_normal((60, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+    far = np.vstack([X, [[outlier, 0.0]]])
+    fitted = model(criterion).fit(far, np.append(y, 0.0))
+    assert np.isfinite(fitted.criterion_)
+    alone = model(criterion).fit(X, y)
+    assert fitted.bandwidth_[0] < 5.0 * alone.bandwidth_[0]
+    assert np.abs(fitted.predict(X) - alone.predict(X)).max() < 0.5

@@ -5,7 +5,7 @@
 Prints nanoseconds of CPU time a pair of query and training row on one thread, as the median of
 alternating repetitions, and the ratio to skattn. The *floor* is what the arithmetic costs in the
 same libraries and blocks with nothing around it: a matrix product of the rows, exp, and a
-matrix-vector product with the targets. Peers are given the bandwidth skattn chose.
+matrix-vector product with the targets. All are given the bandwidths of Scott's rule.
 
 statsmodels and KeOps are compared where they are installed: pip install statsmodels pykeops.
 """
@@ -88,7 +88,7 @@ def keops(X, y, queries, bandwidth):
 
 def contenders(X, y, queries, share):
     """Names, what to call, and the share of the queries each is given."""
-    model = NadarayaWatsonRegressor().fit(X, y)
+    model = NadarayaWatsonRegressor("scott").fit(X, y)
     bandwidth = model.bandwidth_.astype(X.dtype)
     few = queries[: int(len(queries) * share)]
     yield "skattn", lambda: model.predict(queries), 1.0
@@ -128,7 +128,7 @@ def compare(n, d, dtype, repetitions):
 def threads(n, d):
     X, y, queries = problem(n, d, np.float64)
     cpu, wall = {1: [], 2: []}, {1: [], 2: []}
-    models = {k: NadarayaWatsonRegressor(n_jobs=k).fit(X, y) for k in cpu}
+    models = {k: NadarayaWatsonRegressor("scott", n_jobs=k).fit(X, y) for k in cpu}
     for _ in range(5):
         for k, model in models.items():
             start = time.perf_counter()
