@@ -22,8 +22,9 @@ from skattn.attention._dense import dense_sums
 from skattn.attention._far import far_slopes, far_sums
 from skattn.attention._grid import bandwidth_ladder, grid_means
 from skattn.attention._merge import Sums
-from skattn.attention._request import Request, Resources
+from skattn.attention._request import Request, Resources, slices
 from skattn.attention._slopes import slope_sums
+from skattn.attention._threads import run_blocks
 from skattn.attention._weights import dense_weights, top_weights
 from skattn.geometry import Own
 from skattn.kernels import Kernel
@@ -38,6 +39,8 @@ __all__ = [
     "attend_weights",
     "bandwidth_ladder",
     "grid_means",
+    "run_blocks",
+    "slices",
 ]
 
 Array = NDArray[np.float64]

@@ -6,16 +6,21 @@ a handful of array operations in single precision.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skattn.attention import run_blocks, slices
 from skattn.bandwidth._objective import WIDEST, Objective
 
 __all__ = ["scout"]
 
 Array = NDArray[np.float64]
+
+# Entries of the largest arrays, in single precision.
+_CACHED_ENTRIES = 50_000
 
 
 def scout(objective: Objective, starts: Array, n_steps: int = 14) -> tuple[Array, Array]:
@@ -72,6 +77,7 @@ class _Fleet:
         # nothing is lost on outliers this far out, and squares do not overflow
         x = np.clip(objective.coordinates, -1e9, 1e9).astype(np.float32)
         self.differences = (x[:, None, :] - x) ** 2  # (queries, keys, features)
+        self.by_feature = np.ascontiguousarray(self.differences.reshape(-1, x.shape[1]).T)
         self.values = objective.values.astype(np.float32)
         self.weights = np.broadcast_to(objective.weights, (len(x), len(x))).astype(np.float32)
         queries, keys = objective.own.entries(0, len(x))
@@ -80,6 +86,19 @@ class _Fleet:
 
     def linearize(self, theta: Array) -> tuple[Array, Array, Array]:
         """Values, gradients and Gauss-Newton matrices at log-bandwidths (n_starts, n_features)."""
+        values, gradients = np.zeros(len(theta)), np.zeros(theta.shape)
+        matrices = np.zeros((*theta.shape, theta.shape[1]))
+
+        def run(blocks: Sequence[slice]) -> None:
+            for block in blocks:
+                values[block], gradients[block], matrices[block] = self._linearize(theta[block])
+
+        # few starts at a time, for arrays that stay in the cache
+        step = max(1, _CACHED_ENTRIES // self.weights.size)
+        run_blocks(run, list(slices(len(theta), step)), n_threads=1)
+        return values, gradients, matrices
+
+    def _linearize(self, theta: Array) -> tuple[Array, Array, Array]:
         weights, slopes = self._weights(theta)
         total = weights.sum(axis=2)
         found = total > 0.0
@@ -98,7 +117,7 @@ class _Fleet:
             value += (error**2) @ self.share / n_outputs
             shared = jacobian * (self.share / n_outputs)[:, None]
             gradient -= 2.0 * np.einsum("sqj,sq->sj", shared, error)
-            matrix += np.einsum("sqj,sqk->sjk", shared, jacobian, optimize=True)
+            matrix += shared.transpose(0, 2, 1) @ jacobian
         return value, gradient, matrix
 
     def _weights(self, theta: Array) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -115,7 +134,8 @@ class _Fleet:
         return weights, slopes
 
     def _squared(self, theta: Array) -> NDArray[Any]:
-        return np.moveaxis(self.differences @ np.exp(-2.0 * theta).T.astype(np.float32), 2, 0)
+        product = np.exp(-2.0 * theta).astype(np.float32) @ self.by_feature
+        return product.reshape(-1, *self.weights.shape)
 
     def _nearest(self, theta: Array, found: NDArray[np.bool_]) -> NDArray[Any]:
         """The nearest other key of each query, where no key was found in the support."""
