@@ -111,13 +111,15 @@ class Frame:
 
     @classmethod
     def around(cls, rows: Array, bandwidth: Array) -> Frame:
-        """The frame of training rows; a bandwidth below 1e-100 of their spread acts as that."""
+        """The frame of training rows; a bandwidth below 1e-90 of their spread acts as that."""
         finite = np.flatnonzero(np.isfinite(bandwidth))
         features = finite if finite.size else np.array([0])
         rows, bandwidth = rows[:, features], bandwidth[features]
         center = rounded_center(rows)
-        extent = np.median(np.abs(0.5 * rows - 0.5 * center), axis=0)
-        return cls(features, center, np.maximum(bandwidth, extent / (0.5 * _FARTHEST)))
+        # of most rows: the others may be pulled back, as far queries are
+        extent = np.quantile(np.abs(0.5 * rows - 0.5 * center), 0.9, axis=0, method="lower")
+        least = extent / (0.5 * _FARTHEST) * 1e10
+        return cls(features, center, np.maximum(bandwidth, least))
 
     def coordinates(self, rows: Array) -> Array:
         """Coordinates of rows, at most 1e100 in absolute value.

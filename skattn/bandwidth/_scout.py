@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 _CACHED_ENTRIES = 50_000
 
 
-def scout(objective: Objective, starts: Array, n_steps: int = 14) -> tuple[Array, Array]:
+def scout(objective: Objective, starts: Array, n_steps: int) -> tuple[Array, Array]:
     """Damped Gauss-Newton steps on leave-one-out errors from each of some starts.
 
     Parameters
@@ -33,7 +33,7 @@ def scout(objective: Objective, starts: Array, n_steps: int = 14) -> tuple[Array
         leave-one-out.
     starts : ndarray of shape (n_starts, n_features)
         Log-bandwidths in spreads.
-    n_steps : int, default=14
+    n_steps : int
         At most; fewer where no start gains any more.
 
     Returns

@@ -56,7 +56,7 @@ def best(candidates: Sequence[Candidate]) -> Candidate:
     return min(candidates, key=lambda candidate: candidate.value)
 
 
-def ladder(objective: Objective) -> tuple[Array, int]:
+def ladder(objective: Objective, *, exact: bool) -> tuple[Array, int]:
     """Common bandwidths in spreads, from wide to narrow, and their steps to half the square."""
     sample = objective.coordinates[np.linspace(0, len(objective.coordinates) - 1, 200).astype(int)]
     distances = cdist(sample, objective.coordinates)
@@ -64,7 +64,7 @@ def ladder(objective: Objective) -> tuple[Array, int]:
     density = (len(sample) / len(objective.coordinates)) ** (1.0 / objective.coordinates.shape[1])
     narrowest = np.quantile(gaps, 0.05, method="lower") * min(1.0, density) / 8.0
     n_pairs = len(objective.rows) * len(objective.coordinates)
-    steps = 4 if n_pairs < 2e5 else 2
+    steps = 4 if n_pairs < 2e5 and exact else 2
     if not objective.kernel.has_slope and n_pairs < 2e4:
         steps = 48  # steps and kinks everywhere: look closely
     widest = min(4.0 * distances.max(), np.exp(WIDEST))
@@ -83,7 +83,7 @@ def search_common(objective: Objective, pilot: Objective, *, exact: bool = True)
     exact : bool, default=True
         Whether minima are refined, or the best of the ladder will do, as a start.
     """
-    bandwidths, steps = ladder(pilot)
+    bandwidths, steps = ladder(pilot, exact=exact)
     values = curve(pilot, bandwidths, steps)
     minima = _minima(values)[: 6 if exact else 1]
     lowest = min(values[minima[0]], _INFINITE)
@@ -163,12 +163,14 @@ def search_each(
         return best([common, _coordinate_search(objective, common.log_bandwidth)])
     base = np.minimum(common.log_bandwidth, np.log(4.0))
     # where rows are few, minima are many, and descents cost little
-    n_random, n_promising = (48, 5) if len(objective.coordinates) <= 250 else (16, 2)
+    n_random, n_promising, n_steps = (
+        (48, 5, 14) if len(objective.coordinates) <= 250 else (16, 2, 8)
+    )
     shift = scouts.shrinkage(objective)
     found = [
         Candidate(value, log_bandwidth + shift)
         for value, log_bandwidth in zip(
-            *scout(scouts, _starts(objective, base, n_random) - shift), strict=True
+            *scout(scouts, _starts(objective, base, n_random) - shift, n_steps), strict=True
         )
     ]
     points = [base, *_promising(found, n_promising)]
@@ -176,9 +178,10 @@ def search_each(
         shift = pilot.shrinkage(objective)
         found = [_descend(pilot.single(), point - shift, 1e-3).moved(shift) for point in points]
         points = _promising(found, 2)
-    finished = [_descend(objective.single(), point, 1e-5) for point in points]
-    chosen = _descend(objective, best(finished).log_bandwidth, 1e-8)
-    return best([common, _smooth_out(objective, chosen)])
+    if len(objective.rows) * len(objective.coordinates) > 1e6:
+        points = [best([_descend(objective.single(), p, 1e-5) for p in points]).log_bandwidth]
+    finished = [_descend(objective, point, 1e-8) for point in points]
+    return best([common, _smooth_out(objective, best(finished))])
 
 
 def _starts(objective: Objective, base: Array, n_random: int) -> Array:
@@ -196,13 +199,15 @@ def _starts(objective: Objective, base: Array, n_random: int) -> Array:
 
 
 def _promising(candidates: Sequence[Candidate], most: int) -> list[Array]:
-    """The best candidates' log-bandwidths, without those that are close to a better one's."""
-    kept: list[Array] = []
-    for candidate in sorted(candidates, key=lambda candidate: candidate.value):
-        logs = [np.minimum(other, np.log(10.0)) for other in (candidate.log_bandwidth, *kept)]
-        if all(np.abs(logs[0] - other).max() > 0.1 for other in logs[1:]):
-            kept.append(candidate.log_bandwidth)
-    return kept[:most]
+    """The best candidates' log-bandwidths, one of those that are as good, and only good ones."""
+    ordered = sorted(candidates, key=lambda candidate: candidate.value)
+    unit = abs(ordered[0].value)
+    kept = ordered[:1]
+    for candidate in ordered[1:]:
+        gaps = [candidate.value - other.value for other in kept]
+        if 1e-3 * unit < min(gaps) and max(gaps) < 0.2 * unit:
+            kept.append(candidate)
+    return [candidate.log_bandwidth for candidate in kept[:most]]
 
 
 def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:

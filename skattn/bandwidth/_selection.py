@@ -22,7 +22,7 @@ Indices = NDArray[np.intp]
 
 # Rows on which to descend from many starts, and on which to choose among the best of them; the
 # common bandwidth is sought on the last number of rows.
-_SCOUTS, _PILOTS = 100, (400, 1000)
+_SCOUTS, _PILOTS = 100, (250, 1000)
 
 
 @dataclass(frozen=True)
@@ -75,18 +75,24 @@ def select_bandwidth(
     if not informative.any() or units.values.shape[1] == 0:  # nothing to tell apart, or to tell
         return bandwidth, units.restore(_value_of_the_mean(table, criterion, units))
     objective = _objective(table, criterion, scale, units, len(table.X))
-    pilot = _objective(table, criterion, scale, units, _PILOTS[-1])
     each = anisotropic and informative.sum() > 1
+    pilot = _objective(table, criterion, scale, units, _PILOTS[0 if each else -1])
     found = search_common(objective, pilot, exact=not each)
     if each:
         loo = replace(criterion, name="loo")
-        few = int(min(_SCOUTS, max(30, np.sqrt(2e6 / informative.sum()))))
-        scouts = _objective(table, loo, scale, units, few)
+        scouts = _objective(table, loo, scale, units, _number_of_scouts(objective))
         sizes = [size for size in _PILOTS if 2 * size <= len(table.X)]
         pilots = [_objective(table, criterion, scale, units, size) for size in sizes]
         found = search_each(objective, scouts, pilots, found)
     bandwidth[informative] = scale[informative] * np.exp(found.log_bandwidth)
     return bandwidth, units.restore(found.value)
+
+
+def _number_of_scouts(objective: Objective) -> int:
+    """Rows on which to descend from many starts: fewer where there is enough to choose by later."""
+    n, d = objective.coordinates.shape
+    wanted = _SCOUTS if n <= _PILOTS[0] else 64
+    return int(min(wanted, max(30, np.sqrt(2e6 / d))))
 
 
 def criterion_curve(table: Table, criterion: Criterion, bandwidths: Array) -> Array:
