@@ -162,10 +162,9 @@ def search_each(
     if not objective.kernel.has_slope:
         return best([common, _coordinate_search(objective, common.log_bandwidth)])
     base = np.minimum(common.log_bandwidth, np.log(4.0))
-    # where rows are few, minima are many, and descents cost little
-    n_random, n_promising, n_steps = (
-        (48, 5, 14) if len(objective.coordinates) <= 250 else (16, 2, 8)
-    )
+    # where rows are few or features many, minima are many
+    n, d = objective.coordinates.shape
+    n_random, n_promising, n_steps = (48, 5, 14) if n <= 250 or d > 3 else (16, 2, 8)
     shift = scouts.shrinkage(objective)
     found = [
         Candidate(value, log_bandwidth + shift)
@@ -177,7 +176,7 @@ def search_each(
     for pilot in pilots:
         shift = pilot.shrinkage(objective)
         found = [_descend(pilot.single(), point - shift, 1e-3).moved(shift) for point in points]
-        points = _promising(found, 2)
+        points = _promising(found, 3 if d > 3 else 2)
     if len(objective.rows) * len(objective.coordinates) > 1e6:
         points = [best([_descend(objective.single(), p, 1e-5) for p in points]).log_bandwidth]
     finished = [_descend(objective, point, 1e-8) for point in points]
@@ -205,7 +204,7 @@ def _promising(candidates: Sequence[Candidate], most: int) -> list[Array]:
     kept = ordered[:1]
     for candidate in ordered[1:]:
         gaps = [candidate.value - other.value for other in kept]
-        if 1e-3 * unit < min(gaps) and max(gaps) < 0.2 * unit:
+        if 1e-4 * unit < min(gaps) and max(gaps) < 0.2 * unit:
             kept.append(candidate)
     return [candidate.log_bandwidth for candidate in kept[:most]]
 

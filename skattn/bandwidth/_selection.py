@@ -91,7 +91,7 @@ def select_bandwidth(
 def _number_of_scouts(objective: Objective) -> int:
     """Rows on which to descend from many starts: fewer where there is enough to choose by later."""
     n, d = objective.coordinates.shape
-    wanted = _SCOUTS if n <= _PILOTS[0] else 64
+    wanted = _SCOUTS if n <= _PILOTS[0] or d > 3 else 64
     return int(min(wanted, max(30, np.sqrt(2e6 / d))))
 
 
