@@ -30,7 +30,7 @@ _WIDE = np.log(30.0)
 _INFINITE = 1e100
 
 
-@dataclass(frozen=True, order=True)
+@dataclass(frozen=True)
 class Candidate:
     """A value of the criterion, and the log-bandwidths in spreads that reach it."""
 
@@ -128,8 +128,12 @@ def _bracket(objective: Objective, low: float, high: float) -> Candidate:
         candidates.append(Candidate(values[i], np.full(d, logs[i])))
         low, high = logs[max(i - 1, 0)], logs[min(i + 1, 16)]
     found = minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 1e-5})
-    candidates.append(Candidate(float(found.fun), np.full(d, found.x)))
+    candidates.append(Candidate(_restored(found.fun), np.full(d, found.x)))
     return best(candidates)
+
+
+def _restored(value: float) -> float:
+    return float(value) if value < _INFINITE else np.inf
 
 
 def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Array:
@@ -239,7 +243,7 @@ def _descend(objective: Objective, start: Array, tolerance: float) -> Candidate:
         bounds=[(-WIDEST, WIDEST)] * len(start),
         options={"maxiter": 60, "ftol": tolerance},
     )
-    return Candidate(float(found.fun), found.x)
+    return Candidate(_restored(found.fun), found.x)
 
 
 def gauss_newton(

@@ -725,3 +725,11 @@ def test_one_row_at_the_end_of_the_world_changes_little(criterion, outlier, rng)
     alone = model(criterion).fit(X, y)
     assert fitted.bandwidth_[0] < 5.0 * alone.bandwidth_[0]
     assert np.abs(fitted.predict(X) - alone.predict(X)).max() < 0.5
+
+
+def test_an_infinite_criterion_is_said_to_be_infinite(rng):
+    # AICc asks for three rows more than degrees of freedom
+    fitted = model("aicc").fit(rng.standard_normal((3, 2)), [0.0, 1.0, 5.0])
+    assert fitted.criterion_ == np.inf
+    assert_array_equal(fitted.bandwidth_, np.inf)
+    assert_allclose(fitted.predict([[0.0, 0.0]]), 2.0)
