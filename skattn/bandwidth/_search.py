@@ -46,6 +46,11 @@ class Candidate:
         """The same at log-bandwidths of other rows."""
         return Candidate(self.value, self.log_bandwidth + shift)
 
+    def distance(self, other: Candidate) -> float:
+        """The largest difference of log-bandwidths, wherever features matter."""
+        logs = (np.minimum(c.log_bandwidth, np.log(10.0)) for c in (self, other))
+        return float(np.abs(np.subtract(*logs)).max())
+
     def expand(self, n_features: int) -> Candidate:
         """The same for each feature, from one common log-bandwidth."""
         return Candidate(self.value, np.full(n_features, self.log_bandwidth[0]))
@@ -181,10 +186,9 @@ def search_each(
         shift = pilot.shrinkage(objective)
         found = [_descend(pilot.single(), point - shift, 1e-3).moved(shift) for point in points]
         points = _promising(found, 3 if d > 3 else 2)
-    if len(objective.rows) * len(objective.coordinates) > 1e6:
-        points = [best([_descend(objective.single(), p, 1e-5) for p in points]).log_bandwidth]
-    finished = [_descend(objective, point, 1e-8) for point in points]
-    return best([common, _smooth_out(objective, best(finished))])
+    rough = best([_descend(objective.single(), point, 1e-4) for point in points])
+    chosen = _descend(objective, rough.log_bandwidth, 1e-8)
+    return best([common, _smooth_out(objective, chosen)])
 
 
 def _starts(objective: Objective, base: Array, n_random: int) -> Array:
@@ -202,13 +206,17 @@ def _starts(objective: Objective, base: Array, n_random: int) -> Array:
 
 
 def _promising(candidates: Sequence[Candidate], most: int) -> list[Array]:
-    """The best candidates' log-bandwidths, one of those that are as good, and only good ones."""
+    """The best candidates' log-bandwidths: good ones, and one of those that are much the same."""
     ordered = sorted(candidates, key=lambda candidate: candidate.value)
     unit = abs(ordered[0].value)
-    kept = ordered[:1]
-    for candidate in ordered[1:]:
-        gaps = [candidate.value - other.value for other in kept]
-        if 1e-4 * unit < min(gaps) and max(gaps) < 0.2 * unit:
+    kept: list[Candidate] = []
+    for candidate in ordered:
+        is_good = candidate.value - ordered[0].value <= 0.2 * unit
+        is_new = all(
+            candidate.value - other.value > 1e-4 * unit and candidate.distance(other) > 0.1
+            for other in kept
+        )
+        if is_good and is_new:
             kept.append(candidate)
     return [candidate.log_bandwidth for candidate in kept[:most]]
 
@@ -254,6 +262,10 @@ def gauss_newton(
 ) -> Candidate:
     """Minimise squared errors by damped Gauss-Newton steps (Levenberg and Marquardt).
 
+    What the Gauss-Newton matrix leaves out of the Hessian, which slows the last steps where errors
+    stay large, is learned from the gradients by symmetric rank-one updates (in the spirit of
+    Dennis, Gay and Welsch, 1981).
+
     Parameters
     ----------
     linearize : callable
@@ -271,13 +283,21 @@ def gauss_newton(
     """
     theta, damping = start, 1e-2
     value, gradient, matrix = linearize(theta)
+    rest, is_near = np.zeros_like(matrix), False
     for _ in range(max_iter):
         scale = np.maximum(np.diag(matrix), max(1e-3 * np.diag(matrix).max(), 1e-12))
-        step = np.linalg.solve(matrix + damping * np.diag(scale), -0.5 * gradient)
+        hessian = matrix + rest if is_near else matrix
+        if is_near and np.linalg.eigvalsh(hessian)[0] <= 0.0:
+            hessian = matrix
+        step = np.linalg.solve(hessian + damping * np.diag(scale), -0.5 * gradient)
         step = np.clip(theta + np.clip(step, -2.0, 2.0), -WIDEST, WIDEST) - theta
-        predicted = -(gradient @ step + step @ matrix @ step)
+        predicted = -(gradient @ step + step @ hessian @ step)
         trial = linearize(theta + step)
         decrease = value - trial[0]
+        missed = 0.5 * (trial[1] - gradient) - (trial[2] + rest) @ step
+        if abs(missed @ step) > 1e-3 * np.linalg.norm(missed) * np.linalg.norm(step):
+            rest = rest + np.outer(missed, missed) / (missed @ step)
+        is_near = abs(decrease) < 1e-3 * value
         if decrease > 0.0:
             theta, (value, gradient, matrix) = theta + step, trial
             gain = decrease / max(predicted, 1e-300)
