@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +16,7 @@ from skattn.kernels import Kernel
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Result = TypeVar("Result")
 
 # Log-bandwidths, in spreads of a feature, beyond which it is as good as smoothed out.
 WIDEST = np.log(1e4)
@@ -76,9 +79,14 @@ class Objective:
         return replace(self, resources=replace(self.resources, dtype=np.dtype(np.float32)))
 
     def value(self, log_bandwidth: Array) -> float:
-        """The criterion; -inf stands for no bandwidth, inf smooths a feature out."""
+        """The criterion; inf smooths a feature out."""
+        attended = self._apply(attend, log_bandwidth)
+        return float(self.judge(attended.mean, attended.own_weight))
+
+    def _apply(self, attention: Callable[..., Result], log_bandwidth: Array) -> Result:
+        """Attention of the rows over all, their own left out, at log-bandwidths."""
         scaled = self.coordinates / np.exp(log_bandwidth)
-        attended = attend(
+        return attention(
             scaled[self.rows],
             scaled,
             self.values,
@@ -87,7 +95,6 @@ class Objective:
             own=self.own.take(self.rows),
             resources=self.resources,
         )
-        return float(self.judge(attended.mean, attended.own_weight))
 
     def request(self) -> Request:
         """The sums behind the criterion, at bandwidths of one spread."""
@@ -123,16 +130,7 @@ class Objective:
         matrix : ndarray of shape (n_features, n_features)
             Half the Hessian of the mean squared error, without second derivatives of the means.
         """
-        scaled = self.coordinates / np.exp(log_bandwidth)
-        sloped = attend_slopes(
-            scaled[self.rows],
-            scaled,
-            self.values,
-            self.kernel,
-            np.log(self.weights),
-            own=self.own.take(self.rows),
-            resources=self.resources,
-        )
+        sloped = self._apply(attend_slopes, log_bandwidth)
         errors = self.values[self.rows] - sloped.mean
         weights = self.weights[self.rows]
         share = weights / weights.sum()

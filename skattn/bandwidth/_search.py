@@ -1,8 +1,8 @@
 """Search for the bandwidths that minimise a criterion, everywhere.
 
 A ladder of bandwidths common to all features, from the gaps between neighbours to everything as
-one neighbourhood, is evaluated in one pass over the distances; its minima are refined. From the
-best one and other starts, Gauss-Newton steps find a bandwidth for each feature.
+one neighbourhood, is evaluated in one pass over the distances. Its minima are refined for a common
+bandwidth; for one of each feature, the best of them is one of the starts of descents.
 """
 
 from __future__ import annotations
