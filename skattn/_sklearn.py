@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import _fit_context as fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 __all__ = [
     "Interval",
+    "Options",
     "StrOptions",
     "check_groups",
     "check_rows",

@@ -12,14 +12,28 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Frame", "Own", "Table", "Unit", "are_multiplicities", "rounded_center"]
+__all__ = [
+    "MOST_DIRECTIONS",
+    "Directions",
+    "Frame",
+    "Own",
+    "Table",
+    "Unit",
+    "are_multiplicities",
+    "axis_bandwidths",
+    "principal_axes",
+    "rounded_center",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+# Local lines in more directions would take moments of all their pairs.
+MOST_DIRECTIONS = 30
 # Coordinates beyond this many bandwidths are pulled back along their ray, so that squared
 # distances stay finite. Only along the ray: what decides among keys that tie there is lost.
 _FARTHEST = 1e100
+_LARGEST = np.finfo(np.float64).max
 
 
 def rounded_center(columns: Array) -> Array:
@@ -85,9 +99,19 @@ class Unit:
         center = rounded_center(scaled)
         return cls(center, scaled.min(axis=0), scaled.max(axis=0), exponent), scaled - center
 
-    def restore(self, mean: Array) -> Array:
-        """Weighted means of unit values as means of the values, within their range."""
-        return np.ldexp(np.clip(self.center + mean, self.low, self.high), self.exponent)
+    def restore(self, mean: Array, *, is_mean: bool = True) -> Array:
+        """Unit values as values; weighted means stay within the range of what they are means of."""
+        values = self.center + mean
+        if is_mean:
+            return np.ldexp(np.clip(values, self.low, self.high), self.exponent)
+        with np.errstate(over="ignore"):
+            restored = np.ldexp(values, self.exponent)
+        return np.clip(restored, -_LARGEST, _LARGEST)
+
+    def scale(self, differences: Array) -> Array:
+        """Differences of unit values as differences of the values."""
+        with np.errstate(over="ignore"):
+            return np.ldexp(differences, self.exponent)
 
 
 @dataclass(frozen=True)
@@ -152,6 +176,59 @@ def _pull_back(numerator: Array, bandwidth: Array) -> Array:
     exponent = np.where(ratio == 0.0, np.iinfo(np.int32).min // 2, exponent - divisor_exponent)
     ratio = np.ldexp(ratio, np.maximum(exponent - exponent.max(axis=1, keepdims=True), -2000))
     return ratio / np.abs(ratio).max(axis=1, keepdims=True) * _FARTHEST
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The map from features to the coordinates in which local lines are fitted.
+
+    Every feature that is not constant has one, those that are smoothed out included, divided by
+    its bandwidth or its spread, whichever is smaller. Of more than 30 features, the leading
+    principal components take their place.
+
+    Attributes
+    ----------
+    frame : Frame
+    axes : ndarray of shape (n_coordinates, n_directions) or None
+        What coordinates are multiplied with.
+    """
+
+    frame: Frame
+    axes: Array | None
+
+    @classmethod
+    def around(cls, rows: Array, weights: Array, bandwidth: Array, spread: Array) -> Directions:
+        """The directions of training rows; spreads of constant features are infinite."""
+        if np.isfinite(spread).sum() <= MOST_DIRECTIONS:
+            return cls(Frame.around(rows, np.minimum(bandwidth, spread)), None)
+        frame = Frame.around(rows, spread)
+        axes = principal_axes(frame.coordinates(rows), weights)
+        relative = (bandwidth / spread)[frame.features]
+        return cls(frame, axes / axis_bandwidths(axes, relative))
+
+    def coordinates(self, rows: Array) -> Array:
+        """Coordinates of rows (n_rows, n_features), of shape (n_rows, n_directions)."""
+        coordinates = self.frame.coordinates(rows)
+        return coordinates if self.axes is None else coordinates @ self.axes
+
+    def gradient(self, slopes: Array) -> tuple[Indices, Array]:
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in directions."""
+        if self.axes is not None:
+            slopes = np.einsum("jd,qdp->qjp", self.axes, slopes)
+        return self.frame.features, slopes / self.frame.bandwidth[:, None]
+
+
+def principal_axes(coordinates: Array, weights: Array) -> Array:
+    """The leading axes of the weighted covariance, (n_coordinates, MOST_DIRECTIONS)."""
+    share = weights / weights.sum()
+    centered = coordinates - share @ coordinates
+    covariance = (centered * share[:, None]).T @ centered
+    return np.linalg.eigh(covariance)[1][:, : -MOST_DIRECTIONS - 1 : -1]
+
+
+def axis_bandwidths(axes: Array, bandwidth: Array) -> Array:
+    """Bandwidths along axes (n_coordinates, n_axes), from those of the coordinates; at most 1."""
+    return 1.0 / np.maximum(np.sqrt(np.einsum("jd,j->d", axes**2, bandwidth**-2.0)), 1.0)
 
 
 @dataclass(frozen=True)
@@ -269,8 +346,7 @@ class Table:
             stop = np.searchsorted(keys, self.groups, side="right")
             return Own(start, stop, np.zeros(self.weights.size))
         if are_multiplicities(self.weights):
-            own = self.itself()
-            return Own(own.start, own.stop, 1.0 - 1.0 / np.maximum(self.weights, 1.0))
+            return self.one_of_itself()
         fresh = np.flatnonzero(~_repeats(self.X[: self.n_keys]))
         stops = np.append(fresh[1:], self.n_keys)
         atom = np.searchsorted(fresh, np.arange(self.n_keys), side="right") - 1
@@ -278,10 +354,26 @@ class Table:
         start[: self.n_keys], stop[: self.n_keys] = fresh[atom], stops[atom]
         return Own(start, stop, np.zeros(self.weights.size))
 
+    def leaves_one_unit(self) -> bool:
+        """Whether leave-one-out leaves out one unit of each row."""
+        return self.groups is None and are_multiplicities(self.weights)
+
+    def counts(self) -> Array:
+        """How many rows each key counts as among neighbours: importances have mean 1."""
+        weights = self.weights[: self.n_keys]
+        return weights.copy() if are_multiplicities(self.weights) else weights / weights.mean()
+
     def repeats(self) -> Array:
         """How many rows each key stands for: its weight if that is a multiplicity, or one."""
         weights = self.weights[: self.n_keys]
         return weights.copy() if are_multiplicities(self.weights) else np.ones_like(weights)
+
+    def one_of_itself(self) -> Own:
+        """Every row its own key, without one unit of a multiplicity, or altogether."""
+        own, counts = self.itself(), np.ones(self.weights.size)
+        if are_multiplicities(self.weights):
+            counts = np.maximum(self.weights, 1.0)
+        return Own(own.start, own.stop, 1.0 - 1.0 / counts)
 
     def itself(self) -> Own:
         """Every row its own key, nothing removed."""

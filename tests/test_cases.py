@@ -544,7 +544,10 @@ def test_constructor_stores_parameters_and_nothing_else():
     parameters = {
         "bandwidth": bandwidth,
         "kernel": kernel,
+        "degree": 1,
         "anisotropic": False,
+        "adaptive": "key",
+        "n_neighbors": 3,
         "max_queries": 10,
         "extrapolation": "nan",
         "algorithm": "dense",

@@ -7,7 +7,8 @@ With coordinates q of a query and k_i, values v_i and sample weights s_i of the 
     f(q)   = sum_i w_i(q) v_i                  the mean
 
 `attend` returns f and what else statistics need of the sums; `attend_weights` the weights
-themselves. How the sums are computed is the engines' business and changes nothing.
+themselves; `read_rows` hands them over block by block, with bandwidths that vary as well. How the
+sums are computed is the engines' business and changes nothing.
 """
 
 from __future__ import annotations
@@ -22,23 +23,30 @@ from skattn.attention._dense import dense_sums
 from skattn.attention._far import far_slopes, far_sums
 from skattn.attention._grid import bandwidth_ladder, grid_means
 from skattn.attention._merge import Sums
-from skattn.attention._request import Request, Resources, slices
+from skattn.attention._request import Line, Radii, Request, Resources, slices
+from skattn.attention._rows import Rows, inverse_radii, read_rows
 from skattn.attention._slopes import slope_sums
 from skattn.attention._threads import run_blocks
-from skattn.attention._weights import dense_weights, top_weights
+from skattn.attention._weights import collect_weights
 from skattn.geometry import Own
 from skattn.kernels import Kernel
 
 __all__ = [
     "Attended",
+    "Line",
+    "Radii",
     "Request",
     "Resources",
+    "Rows",
     "Sloped",
     "attend",
     "attend_slopes",
     "attend_weights",
     "bandwidth_ladder",
+    "collect_weights",
     "grid_means",
+    "inverse_radii",
+    "read_rows",
     "run_blocks",
     "slices",
 ]
@@ -239,6 +247,4 @@ def attend_weights(
     """
     nothing = np.empty((len(keys), 0))
     request = Request(queries, keys, nothing, kernel, log_weights - log_weights.max(), own)
-    if top_k is None:
-        return dense_weights(request, resources)
-    return top_weights(request, top_k, resources)
+    return collect_weights(request, resources, top_k, lambda block: block.weights)

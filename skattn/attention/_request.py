@@ -18,6 +18,44 @@ _FEW_PAIRS = 400_000
 
 
 @dataclass(frozen=True)
+class Radii:
+    """Bandwidths that vary: what distances of each query, or of each key, are divided by.
+
+    Attributes
+    ----------
+    queries : ndarray of shape (n_queries,) or None
+        A radius for each query.
+    keys : ndarray of shape (n_keys,) or None
+        A radius for each key, whose kernel weighs ``K(|q - k_i| / r_i) / r_i**n_features``.
+    without : ndarray of shape (n_keys,) or None
+        The radius of each key in the absence of one row within `keys` of it: what counts for
+        queries that are such rows, left out.
+    """
+
+    queries: Array | None = None
+    keys: Array | None = None
+    without: Array | None = None
+
+    def take(self, queries: slice | NDArray[np.intp]) -> Radii:
+        """The radii for some of the queries."""
+        return self if self.queries is None else replace(self, queries=self.queries[queries])
+
+
+@dataclass(frozen=True)
+class Line:
+    """Coordinates in which local lines are fitted: every feature, in units of order one.
+
+    Attributes
+    ----------
+    queries : ndarray of shape (n_queries, n_directions)
+    keys : ndarray of shape (n_keys, n_directions)
+    """
+
+    queries: Array
+    keys: Array
+
+
+@dataclass(frozen=True)
 class Request:
     """Sums over keys, in coordinates.
 
@@ -34,6 +72,10 @@ class Request:
         What each query leaves out; at least one key must stay.
     repeats : ndarray of shape (n_keys,) or None
         How many rows each key stands for, where sums over rows of squared weights are wanted.
+    radii : Radii or None
+        Bandwidths that vary.
+    line : Line or None
+        Where lines are fitted instead of means.
     """
 
     queries: Array
@@ -43,16 +85,25 @@ class Request:
     log_weights: Array
     own: Own | None = None
     repeats: Array | None = None
+    radii: Radii | None = None
+    line: Line | None = None
 
     @property
     def n_pairs(self) -> int:
         """Pairs of queries and keys."""
         return len(self.queries) * len(self.keys)
 
-    def take(self, queries: NDArray[np.intp]) -> Request:
+    def take(self, queries: slice | NDArray[np.intp]) -> Request:
         """The same request for some of the queries."""
-        own = self.own.take(queries) if self.own is not None else None
-        return replace(self, queries=self.queries[queries], own=own)
+        return replace(
+            self,
+            queries=self.queries[queries],
+            own=None if self.own is None else self.own.take(queries),
+            radii=None if self.radii is None else self.radii.take(queries),
+            line=None
+            if self.line is None
+            else replace(self.line, queries=self.line.queries[queries]),
+        )
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """Choosing the bandwidth."""
 
 from skattn.bandwidth._criteria import CRITERIA
+from skattn.bandwidth._neighbors import neighbors_curve, select_neighbors
 from skattn.bandwidth._rules import RULES, rule_of_thumb, spread
 from skattn.bandwidth._selection import (
     Criterion,
@@ -14,8 +15,10 @@ __all__ = [
     "RULES",
     "Criterion",
     "criterion_curve",
+    "neighbors_curve",
     "rule_of_thumb",
     "select_bandwidth",
+    "select_neighbors",
     "share_of_copies",
     "spread",
 ]

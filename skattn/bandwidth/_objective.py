@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.attention import Request, Resources, attend, attend_slopes
+from skattn.attention import Line, Radii, Request, Resources
 from skattn.bandwidth._criteria import EXACT, aicc, gcv, mean_squares
-from skattn.geometry import Own
+from skattn.geometry import Own, axis_bandwidths
 from skattn.kernels import Kernel
+from skattn.smoother import smooth, smooth_slopes
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
-Result = TypeVar("Result")
 
 # Log-bandwidths, in spreads of a feature, beyond which it is as good as smoothed out.
 WIDEST = np.log(1e4)
@@ -43,6 +41,9 @@ class Objective:
     rows : ndarray of shape (n_queries,)
         The rows the criterion is evaluated at, against all others.
     resources : Resources
+    degree : {0, 1}
+    axes : ndarray of shape (n_features, n_directions) or None
+        Principal axes that local lines are fitted in, where there are too many features.
     has_common : bool
         Whether there is one log-bandwidth for all features.
     """
@@ -56,6 +57,8 @@ class Objective:
     n: float
     rows: Indices
     resources: Resources
+    degree: int = 0
+    axes: Array | None = None
     has_common: bool = False
 
     def is_like(self, other: Objective) -> bool:
@@ -80,21 +83,38 @@ class Objective:
 
     def value(self, log_bandwidth: Array) -> float:
         """The criterion; inf smooths a feature out."""
-        attended = self._apply(attend, log_bandwidth)
-        return float(self.judge(attended.mean, attended.own_weight))
+        return self.value_of(self.at(log_bandwidth))
 
-    def _apply(self, attention: Callable[..., Result], log_bandwidth: Array) -> Result:
-        """Attention of the rows over all, their own left out, at log-bandwidths."""
+    def value_of(self, request: Request) -> float:
+        """The criterion of what a request of the rows returns."""
+        smoothed = smooth(request, self.resources)
+        return float(self.judge(smoothed.mean, smoothed.leverage))
+
+    def at(self, log_bandwidth: Array, radii: Radii | None = None) -> Request:
+        """What the rows ask for at log-bandwidths, their own left out; inf smooths out."""
         scaled = self.coordinates / np.exp(log_bandwidth)
-        return attention(
-            scaled[self.rows],
+        log_weights = np.log(self.weights)
+        request = Request(
+            scaled,
             scaled,
             self.values,
             self.kernel,
-            np.log(self.weights),
-            own=self.own.take(self.rows),
-            resources=self.resources,
+            log_weights - log_weights.max(),
+            self.own,
+            line=self._line(log_bandwidth),
         )
+        return replace(request.take(self.rows), radii=radii)
+
+    def _line(self, log_bandwidth: Array) -> Line | None:
+        """Coordinates of local lines; see `skattn.geometry.Directions`."""
+        if self.degree == 0:
+            return None
+        if self.axes is None:
+            line = self.coordinates / np.exp(np.minimum(log_bandwidth, 0.0))
+        else:
+            scales = axis_bandwidths(self.axes, np.exp(log_bandwidth))
+            line = self.coordinates @ (self.axes / scales)
+        return Line(line, line)
 
     def request(self) -> Request:
         """The sums behind the criterion, at bandwidths of one spread."""
@@ -130,7 +150,7 @@ class Objective:
         matrix : ndarray of shape (n_features, n_features)
             Half the Hessian of the mean squared error, without second derivatives of the means.
         """
-        sloped = self._apply(attend_slopes, log_bandwidth)
+        sloped = smooth_slopes(self.at(log_bandwidth), self.resources)
         errors = self.values[self.rows] - sloped.mean
         weights = self.weights[self.rows]
         share = weights / weights.sum()

@@ -69,7 +69,7 @@ def ladder(objective: Objective, *, exact: bool) -> tuple[Array, int]:
     density = (len(sample) / len(objective.coordinates)) ** (1.0 / objective.coordinates.shape[1])
     narrowest = np.quantile(gaps, 0.05, method="lower") * min(1.0, density) / 8.0
     n_pairs = len(objective.rows) * len(objective.coordinates)
-    steps = 4 if n_pairs < 2e5 and exact else 2
+    steps = 4 if n_pairs < 2e5 and exact and objective.degree == 0 else 2
     if not objective.kernel.has_slope and n_pairs < 2e4:
         steps = 48  # steps and kinks everywhere: look closely
     widest = min(4.0 * distances.max(), np.exp(WIDEST))
@@ -126,13 +126,15 @@ def _bracket(objective: Objective, low: float, high: float) -> Candidate:
         return min(objective.value(np.full(d, log_bandwidth)), _INFINITE)
 
     candidates = []
-    if np.isfinite(objective.kernel.support):  # kinks: look where between
+    has_kinks = np.isfinite(objective.kernel.support)
+    if has_kinks:  # look where between
         logs = np.linspace(low, high, 17)
         values = [function(log) for log in logs]
         i = int(np.argmin(values))
         candidates.append(Candidate(values[i], np.full(d, logs[i])))
         low, high = logs[max(i - 1, 0)], logs[min(i + 1, 16)]
-    found = minimize_scalar(function, bounds=(low, high), method="bounded", options={"xatol": 1e-5})
+    options = {"xatol": 1e-9 if has_kinks else 1e-5}
+    found = minimize_scalar(function, bounds=(low, high), method="bounded", options=options)
     candidates.append(Candidate(_restored(found.fun), np.full(d, found.x)))
     return best(candidates)
 
@@ -143,7 +145,7 @@ def _restored(value: float) -> float:
 
 def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Array:
     """The criterion at each of a ladder of common bandwidths, in spreads."""
-    if not objective.kernel.peaks_at_one:
+    if not objective.kernel.peaks_at_one or objective.degree > 0:
         d = objective.coordinates.shape[1]
         return np.array([objective.value(np.full(d, np.log(c))) for c in bandwidths])
     means, own_weights = grid_means(
@@ -175,12 +177,8 @@ def search_each(
     n, d = objective.coordinates.shape
     n_random, n_promising, n_steps = (48, 5, 14) if n <= 250 or d > 3 else (16, 2, 8)
     shift = scouts.shrinkage(objective)
-    found = [
-        Candidate(value, log_bandwidth + shift)
-        for value, log_bandwidth in zip(
-            *scout(scouts, _starts(objective, base, n_random) - shift, n_steps), strict=True
-        )
-    ]
+    starts = _starts(objective, base, n_random) - shift
+    found = [candidate.moved(shift) for candidate in _descend_all(scouts, starts, n_steps)]
     points = [base, *_promising(found, n_promising)]
     for pilot in pilots:
         shift = pilot.shrinkage(objective)
@@ -189,6 +187,14 @@ def search_each(
     rough = best([_descend(objective.single(), point, 1e-4) for point in points])
     chosen = _descend(objective, rough.log_bandwidth, 1e-8)
     return best([common, _smooth_out(objective, chosen)])
+
+
+def _descend_all(scouts: Objective, starts: Array, n_steps: int) -> list[Candidate]:
+    """Where short descents from each of some starts lead."""
+    if scouts.degree == 0:
+        return [Candidate(*end) for end in zip(*scout(scouts, starts, n_steps), strict=True)]
+    starts = np.clip(starts, -WIDEST, WIDEST)
+    return [gauss_newton(scouts.linearize, start, 1e-3, n_steps) for start in starts]
 
 
 def _starts(objective: Objective, base: Array, n_random: int) -> Array:

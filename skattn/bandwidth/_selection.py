@@ -12,7 +12,13 @@ from skattn.bandwidth._criteria import mean_squares
 from skattn.bandwidth._objective import Objective
 from skattn.bandwidth._rules import effective_rows, spread
 from skattn.bandwidth._search import search_common, search_each
-from skattn.geometry import Table, are_multiplicities, rounded_center
+from skattn.geometry import (
+    MOST_DIRECTIONS,
+    Table,
+    are_multiplicities,
+    principal_axes,
+    rounded_center,
+)
 from skattn.kernels import Kernel
 
 __all__ = ["Criterion", "criterion_curve", "select_bandwidth", "share_of_copies"]
@@ -36,12 +42,15 @@ class Criterion:
     max_queries : int
         Number of rows at most at which the criterion is evaluated, against all others.
     resources : Resources
+    degree : {0, 1}, default=0
+        Of the fits that are judged.
     """
 
     name: str
     kernel: Kernel
     max_queries: int
     resources: Resources
+    degree: int = 0
 
 
 def select_bandwidth(
@@ -110,16 +119,13 @@ def criterion_curve(table: Table, criterion: Criterion, bandwidths: Array) -> Ar
     ndarray of shape (n_bandwidths,)
         In the units of `select_bandwidth`.
     """
-    table = table.merged()
-    units = _Units.of(table, criterion.name)
-    scale = spread(table.X, table.weights)
+    task = Task.of(table, criterion)
+    if task.objective is None:
+        return np.full(len(bandwidths), task.constant)
+    scale = spread(task.table.X, task.table.weights)
     informative = np.isfinite(scale)
-    if not informative.any() or units.values.shape[1] == 0:
-        value = units.restore(_value_of_the_mean(table, criterion, units))
-        return np.full(len(bandwidths), value)
-    objective = _objective(table, criterion, scale, units, len(table.X))
     logs = np.log(bandwidths[:, informative] / scale[informative])
-    return np.array([units.restore(objective.value(log)) for log in logs])
+    return np.array([task.units.restore(task.objective.value(log)) for log in logs])
 
 
 def share_of_copies(table: Table) -> float:
@@ -161,6 +167,42 @@ class _Units:
             return float(np.ldexp(value * self.variance, 2 * self.exponent))
 
 
+@dataclass(frozen=True)
+class Task:
+    """What there is to judge: all rows, merged, by a criterion.
+
+    Attributes
+    ----------
+    table : Table
+    criterion : Criterion
+    units : _Units
+    objective : Objective or None
+        None where no feature or target varies.
+    """
+
+    table: Table
+    criterion: Criterion
+    units: _Units
+    objective: Objective | None
+
+    @classmethod
+    def of(cls, table: Table, criterion: Criterion) -> Task:
+        """Merge the rows, and bring them into units of their spread."""
+        table = table.merged()
+        units = _Units.of(table, criterion.name)
+        scale = spread(table.X, table.weights)
+        if not np.isfinite(scale).any() or units.values.shape[1] == 0:
+            return cls(table, criterion, units, None)
+        return cls(
+            table, criterion, units, _objective(table, criterion, scale, units, len(table.X))
+        )
+
+    @property
+    def constant(self) -> float:
+        """The criterion where nothing varies: that of the mean."""
+        return self.units.restore(_value_of_the_mean(self.table, self.criterion, self.units))
+
+
 def _objective(
     table: Table, criterion: Criterion, scale: Array, units: _Units, most_rows: int
 ) -> Objective:
@@ -173,16 +215,20 @@ def _objective(
         coordinates = 2.0 * ((0.5 * X - 0.5 * rounded_center(X)) / scale[informative])
     coordinates = np.clip(coordinates, -1e60, 1e60)  # so that squares of slopes do not overflow
     n = effective_rows(table.weights)
+    weights = table.weights * (n / table.weights.sum())
+    many = criterion.degree > 0 and coordinates.shape[1] > MOST_DIRECTIONS
     return Objective(
         coordinates,
         values,
-        table.weights * (n / table.weights.sum()),
+        weights,
         table.own() if criterion.name == "loo" else table.itself(),
         criterion.name,
         criterion.kernel,
         n,
         _systematic(len(coordinates), criterion.max_queries),
         criterion.resources,
+        criterion.degree,
+        principal_axes(coordinates, weights) if many else None,
     )
 
 

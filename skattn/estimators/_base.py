@@ -15,9 +15,9 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
 from skattn._sklearn import check_rows
-from skattn.attention import Resources, attend, attend_weights
-from skattn.geometry import Frame, Unit
-from skattn.smoother import effective_neighbors, leverage
+from skattn.attention import Resources
+from skattn.smoother import Keys, effective_neighbors, prediction_variance, smooth, smoother_matrix
+from skattn.uncertainty import LeftOut, local_means
 
 
 @contextmanager
@@ -39,8 +39,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     in `fit` and calls `_set_keys`. Whatever is added here is read off the attention weights.
     """
 
-    def predict(self, X):
-        """Predict targets: the attention-weighted mean of the training targets.
+    def predict(self, X, return_std=False):
+        """Predict targets: the attention-weighted mean of the training targets, or a local line.
 
         Parameters
         ----------
@@ -49,27 +49,50 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
             order: row i predicted without itself (one unit of its weight, when the sample weights
             are whole numbers; otherwise without any row of the same features; with `groups`,
             without its group).
+        return_std : bool or "local", default=False
+            Whether to return standard errors of the predictions, the uncertainty of the fitted
+            mean (for that of a new target, see `predict_interval`). True takes the noise to have
+            the same variance everywhere, "local" the variance around each training row.
 
         Returns
         -------
         y : ndarray of shape (n_queries,) or (n_queries, n_outputs)
             The predictions, in the shape of the training targets. Queries outside the support
             of a compact kernel follow `extrapolation`.
+        std : ndarray of the same shape
+            Their standard errors. Only returned if `return_std` is not False.
+
+        Raises
+        ------
+        ValueError
+            If `return_std` is none of these, or leave-one-out, which it needs, leaves nothing.
 
         Notes
         -----
+        With S the smoother matrix, a standard error is the square root of
+        ``sum_i S_i**2 variance_i``. Variances are weighted means of squared leave-one-out
+        residuals: over all training rows, or by the attention of training row i. Bias is not
+        part of it.
+
         Time O(n_queries * n_samples * n_features), memory O((n_queries + n_samples) * n_features)
-        and about 2 MiB a thread.
+        and about 2 MiB a thread; standard errors take O(n_samples ** 2 * n_features) more time.
         """
-        queries, own, dtype = self._queries(X)
-        attended = self._attend(queries, own, dtype)
-        mean = self._unit.restore(attended.mean)
-        mean = self._extrapolated(mean, attended.outside, "predictions")
-        mean = self._in_callers_order(mean, X).astype(dtype)
-        return mean[:, 0] if self._single_output else mean
+        if not (isinstance(return_std, bool | np.bool_) or return_std == "local"):
+            raise ValueError(f"return_std must be True, False or 'local'; got {return_std!r}.")
+        request, dtype = self._request(X)
+        smoothed = smooth(request, self._resources(dtype))
+        mean = self._extrapolated(self._restored(smoothed.mean), smoothed.outside, "predictions")
+        mean = self._finished(mean, X, dtype)
+        if return_std is False or return_std == np.False_:
+            return mean
+        variances = self._variances(local=return_std == "local")
+        variance = prediction_variance(request, self._resources(np.float64), variances)
+        std = self._keys.unit.scale(np.sqrt(variance))
+        std = self._extrapolated(std, smoothed.outside, None)
+        return mean, self._finished(std, X, dtype)
 
     def attention_weights(self, X, top_k=None):
-        """Attention weights of the training rows: who made each prediction.
+        """Weights of the training rows: who made each prediction.
 
         ``attention_weights(X) @ y`` equals ``predict(X)``.
 
@@ -84,10 +107,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Returns
         -------
         weights : ndarray or scipy.sparse.csr_array of shape (n_queries, n_samples)
-            Non-negative; columns are the training rows in the order given to `fit`. Rows sum to
-            1. With `top_k`, a sparse array that stores at most `top_k` positive weights a row,
-            largest first and not renormalised: their sum tells how much of the prediction they
-            explain.
+            Rows of the smoother matrix, which sum to 1; columns are the training rows in the
+            order given to `fit`. Non-negative at degree 0. At degree 1 the equivalent weights of
+            the local lines, which may be negative. With `top_k`, a sparse array that stores at
+            most `top_k` weights a row, largest absolute value first and not renormalised: their
+            sum tells how much of the prediction they explain.
 
         Raises
         ------
@@ -99,30 +123,25 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Memory O(n_queries * n_samples), with `top_k` O(n_queries * top_k).
         """
         check_is_fitted(self)
-        n_rows, n_keys = len(self._table.rows), self._table.n_keys
-        if top_k is not None and not (_is_whole(top_k) and 1 <= top_k <= n_rows):
+        n_rows, n_keys = len(self._keys.table.rows), self._keys.table.n_keys
+        if top_k is not None and not (is_whole(top_k) and 1 <= top_k <= n_rows):
             raise ValueError(
                 f"top_k must be a whole number from 1 to the number of training rows ({n_rows}), "
                 f"or None for all weights; got {top_k!r}."
             )
-        queries, own, _ = self._queries(X)
+        request, _ = self._request(X)
         weights: Any
-        weights, outside = attend_weights(
-            queries,
-            self._coordinates[:n_keys],
-            self._kernel,
-            self._log_weights,
-            own=own,
-            top_k=None if top_k is None else min(top_k, n_keys),
-            resources=self._resources(np.dtype(np.float64)),
+        weights, outside = smoother_matrix(
+            request, self._resources(np.float64), None if top_k is None else min(top_k, n_keys)
         )
+        rows = self._keys.table.rows
         if top_k is None:
-            in_rows = np.zeros((len(queries), n_rows))
-            in_rows[:, self._table.rows[:n_keys]] = self._extrapolated(weights, outside, "weights")
+            in_rows = np.zeros((len(weights), n_rows))
+            in_rows[:, rows[:n_keys]] = self._extrapolated(weights, outside, "weights")
         else:
-            pointers, columns = weights.indptr, self._table.rows[weights.indices]
+            pointers, columns = weights.indptr, rows[weights.indices]
             entries = self._extrapolated(weights.data, outside, "weights", np.diff(pointers))
-            in_rows = csr_array((entries, columns, pointers), shape=(len(queries), n_rows))
+            in_rows = csr_array((entries, columns, pointers), shape=(weights.shape[0], n_rows))
         return self._in_callers_order(in_rows, X)
 
     def effective_neighbors(self, X):
@@ -130,7 +149,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         So many training rows, weighted equally, would average as much noise out. Near 1, a
         prediction repeats a single training row; near n, it is the global mean. A whole-number
-        sample weight counts as so many rows.
+        sample weight counts as so many rows. At degree 1 the weights are those of the kernel, not
+        the equivalent weights of the lines.
 
         Parameters
         ----------
@@ -142,10 +162,9 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         n_neighbors : ndarray of shape (n_queries,)
             Between 1 and the number of training rows.
         """
-        queries, own, dtype = self._queries(X)
-        attended = self._attend(queries, own, dtype, repeats=self._repeats)
-        number = effective_neighbors(attended.squares)
-        number = self._extrapolated(number, attended.outside, "numbers of neighbors")
+        request, dtype = self._request(X)
+        number, outside = effective_neighbors(request, self._resources(dtype))
+        number = self._extrapolated(number, outside, "numbers of neighbors")
         return self._in_callers_order(number, X)
 
     def leverage(self):
@@ -163,14 +182,7 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Time O(n_samples ** 2 * n_features).
         """
         check_is_fitted(self)
-        diagonal = leverage(
-            self._coordinates,
-            self._coordinates[: self._table.n_keys],
-            self._kernel,
-            self._log_weights,
-            self._table.itself(),
-            self._resources(np.dtype(np.float64)),
-        )
+        diagonal = smooth(self._keys.rows(), self._resources(np.float64)).leverage
         return self._in_callers_order(diagonal, None)
 
     @property
@@ -183,49 +195,57 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         names = object.__dir__(self)
         return [name for name in names if name != "effective_dof_" and hasattr(self, name)]
 
-    def _set_keys(self, table, bandwidth, kernel, single_output, dtype):
+    def _set_keys(self, keys: Keys, bandwidth, single_output, dtype):
         """Store the training rows, with a bandwidth for each feature.
 
         `dtype` is that of results for queries of the same type.
         """
-        keys = slice(0, table.n_keys)
         self.bandwidth_ = bandwidth
-        self._table, self._kernel = table, kernel
-        self._frame = Frame.around(table.X[keys], bandwidth)
-        self._coordinates = self._frame.coordinates(table.X)
-        self._unit, self._values = Unit.of(table.y[keys])
-        self._log_weights = np.log(table.weights[keys])
-        self._repeats = table.repeats()
+        self._keys = keys
         self._single_output, self._dtype = single_output, dtype
 
-    def _queries(self, X):
-        """Coordinates, own keys and type of the results; None stands for the training rows."""
+    def _request(self, X):
+        """What is asked of the keys, and the type of the results; None stands for the rows."""
         check_is_fitted(self)
         if X is not None:
             X = check_rows(self, X, reset=False)
-            return self._frame.coordinates(X), None, np.result_type(self._dtype, X.dtype)
-        own = self._table.own()
-        if (alone := own.covers(self._table.n_keys)).any():
+            return self._keys.at(X), np.result_type(self._dtype, X.dtype)
+        table = self._keys.table
+        if (alone := table.own().covers(table.n_keys)).any():
             raise ValueError(
                 "Leave-one-out predictions need a training row that is not left out, but "
-                f"{alone.sum()} of {len(alone)} rows leave none (n_samples={self._table.n_keys} "
+                f"{alone.sum()} of {len(alone)} rows leave none (n_samples={table.n_keys} "
                 "rows of positive weight; a group is left out together and, with sample weights "
                 "that are no whole numbers, all rows of the same features). Fit on more distinct "
                 "rows or groups."
             )
-        return self._coordinates, own, self._dtype
+        return self._keys.leave_one_out(), self._dtype
 
-    def _attend(self, queries, own, dtype, repeats=None):
-        return attend(
-            queries,
-            self._coordinates[: self._table.n_keys],
-            self._values,
-            self._kernel,
-            self._log_weights,
-            own=own,
-            repeats=repeats,
-            resources=self._resources(dtype),
-        )
+    def _left_out(self):
+        """Leave-one-out residuals of the keys, in the unit of their values."""
+        keys = slice(0, self._keys.table.n_keys)
+        request = self._request(None)[0].take(keys)
+        mean = smooth(request, self._resources(np.float64)).mean
+        return LeftOut(self._keys.values - mean, self._keys.table.counts(), request.own)
+
+    def _variances(self, *, local):
+        """Variances of the keys' values around the mean, in their unit."""
+        left_out = self._left_out()
+        squares = left_out.residuals**2
+        if not local:
+            variance = left_out.counts @ squares / left_out.counts.sum()
+            return np.broadcast_to(variance, squares.shape)
+        request = self._keys.rows().take(slice(0, self._keys.table.n_keys))
+        return local_means(request, self._resources(np.float64), squares)
+
+    def _restored(self, mean):
+        """Predictions in the unit of the values as predictions of targets."""
+        return self._keys.unit.restore(mean, is_mean=self._keys.directions is None)
+
+    def _finished(self, results, X, dtype):
+        """Results of each query in the caller's order, type and number of outputs."""
+        results = self._in_callers_order(results, X).astype(dtype)
+        return results[..., 0] if self._single_output else results
 
     def _resources(self, dtype):
         """Threads as asked for, fewer where their blocks would not fit in the working memory."""
@@ -235,11 +255,17 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return Resources(n_threads, block_bytes, np.dtype(dtype))
 
     def _extrapolated(self, results, outside, what, repeats=1):
-        """Apply the policy for queries outside the support to the results of each query."""
+        """Apply the policy for queries outside the support to the results of each query.
+
+        `what` they are says the warning; None where it has been said.
+        """
         if self.extrapolation == "nearest" or not outside.any():
             return results
         where = f"the support of kernel={self.kernel!r}"
         count = f"{outside.sum():,} of {outside.size:,} queries have no training row within {where}"
+        results[np.repeat(outside, repeats)] = np.nan
+        if what is None:
+            return results
         if self.extrapolation != "nan":
             raise ValueError(
                 f"{count} (extrapolation={self.extrapolation!r}). Use a larger bandwidth, a kernel "
@@ -248,13 +274,13 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         warnings.warn(
             f"{count}; their {what} are NaN (extrapolation='nan').", UserWarning, stacklevel=3
         )
-        results[np.repeat(outside, repeats)] = np.nan
         return results
 
     def _in_callers_order(self, results, X):
         """Undo the canonical order where the queries were the training rows."""
-        return results if X is not None else results[np.argsort(self._table.rows)]
+        return results if X is not None else results[np.argsort(self._keys.table.rows)]
 
 
-def _is_whole(number):
+def is_whole(number):
+    """Whether a number is an integer and no truth value."""
     return isinstance(number, Integral) and not isinstance(number, bool)

@@ -10,6 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from skattn._sklearn import (
     Interval,
+    Options,
     StrOptions,
     check_groups,
     check_rows,
@@ -21,19 +22,24 @@ from skattn.bandwidth import (
     RULES,
     Criterion,
     criterion_curve,
+    neighbors_curve,
     rule_of_thumb,
     select_bandwidth,
+    select_neighbors,
     share_of_copies,
+    spread,
 )
-from skattn.estimators._base import AttentionRegressor, all_or_nothing
+from skattn.estimators._base import all_or_nothing
+from skattn.estimators._inference import AttentionInference
 from skattn.geometry import Table
 from skattn.kernels import KERNELS, get_kernel
+from skattn.smoother import Adaptive, Keys
 
 # The share of copied rows from which leave-one-out is likely to see them.
 _MANY_COPIES = 0.2
 
 
-class NadarayaWatsonRegressor(AttentionRegressor):
+class NadarayaWatsonRegressor(AttentionInference):
     r"""Kernel regression as attention over the training rows.
 
     The prediction at a query :math:`q` is the attention-weighted mean of the training targets
@@ -42,9 +48,10 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     .. math::
 
         f(q) = \sum_i w_i(q)\, v_i, \qquad
-        w_i(q) = \frac{s_i\, K(\|(q - k_i) / h\|)}{\sum_j s_j\, K(\|(q - k_j) / h\|)} .
+        w_i(q) = \frac{s_i\, K(\|(q - k_i) / h\|)}{\sum_j s_j\, K(\|(q - k_j) / h\|)} ,
 
-    With the Gaussian kernel the weights are :math:`\mathrm{softmax}_i(-\|(q - k_i)/h\|^2 / 2)`.
+    or, with ``degree=1``, the value at :math:`q` of the line that fits the targets best under these
+    weights. With the Gaussian kernel they are :math:`\mathrm{softmax}_i(-\|(q - k_i)/h\|^2 / 2)`.
     Fitting stores the training rows and chooses the bandwidth :math:`h`, by default one for each
     feature that minimises the leave-one-out error: a global search over one bandwidth for all
     features, in one pass over the distances, and Gauss-Newton steps from several starts.
@@ -61,7 +68,7 @@ class NadarayaWatsonRegressor(AttentionRegressor):
           (R np's "cv.aic"). See `anisotropic`, `max_queries`, and `sample_weight` and `groups` of
           `fit`.
         - A positive number is used for every feature, an array holds one for each. Infinity
-          smooths a feature out: it no longer matters.
+          smooths a feature out: it no longer matters (with ``degree=1``, it matters linearly).
         - "scott" is :math:`1.06\, \hat\sigma_j\, n^{-1/(d+4)}` and "silverman"
           :math:`0.9\, \hat\sigma_j\, n^{-1/(d+4)}` for each of the :math:`d` features, with
           :math:`\hat\sigma_j` the smallest positive of the standard deviation and the
@@ -76,9 +83,24 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         :math:`u^2` and returns log-weights of the same shape, -inf for no weight; it must be
         picklable if the estimator is to be. Some 1e8 bandwidths from the data, where squared
         distances to all training rows round to the same number, it weights them alike.
+    degree : {0, 1}, default=0
+        Of the polynomial that is fitted around each query. 0 is the weighted mean. 1 is the local
+        line: without the bias of the mean at the boundary of the data and where they are denser on
+        one side, and exact for linear targets; it extrapolates beyond the data, and its
+        `attention_weights` may be negative. More than 30 features have slopes along their 30
+        leading principal components only.
     anisotropic : bool, default=True
         Whether a bandwidth that is selected is sought for each feature. False seeks one multiple
         of the features' spreads, as the rules of thumb do.
+    adaptive : {"query", "key"}, default=None
+        Whether bandwidths follow the density of the data, by the distance to the `n_neighbors`-th
+        nearest training row. With it, `bandwidth` only says how features compare: distances are
+        in units of it. "query" divides the distances of each query by the query's own radius (R
+        np's "generalized_nn", the span of loess), "key" those of each training row by the row's,
+        with weights :math:`K(u) / r_i^d` (R np's "adaptive_nn"). None does not.
+    n_neighbors : int, default=None
+        The number of neighbours that `adaptive` bandwidths reach. A training row is not its own
+        neighbour. None selects it by the criterion `bandwidth` names, or else by "loo".
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"
         What happens to queries outside every support of a compact kernel. "nearest" gives their
         weight to the nearest training row, shared among ties: the limit of vanishing tails.
@@ -98,7 +120,10 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     Attributes
     ----------
     bandwidth_ : ndarray of shape (n_features,)
-        The bandwidth of each feature, in its units; inf for features that are smoothed out.
+        The bandwidth of each feature, in its units; inf for features that are smoothed out. With
+        `adaptive`, relative to the radii: how features compare.
+    n_neighbors_ : int
+        The number of neighbours that bandwidths reach. Only available if `adaptive` is not None.
     criterion_ : float
         The criterion at `bandwidth_`. For one target, "loo" and "gcv" are in its squared units;
         for several, each is divided by its variance and the mean is taken. NaN where no row can
@@ -122,9 +147,19 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     them does not: put a :class:`sklearn.preprocessing.StandardScaler` before. With several targets
     one set of bandwidths serves all.
 
-    Far from all training rows, predictions tend to the target of the nearest row (Gaussian and
-    compact kernels), an exponentially weighted mean of the nearest edge of the data (Laplace) or
-    the weighted mean of all targets (Student).
+    Local lines are computed from weighted moments around the mean of the keys of each query. In a
+    direction in which the keys do not differ (by 3e-6 of the bandwidth) they are flat. Far from
+    all training rows a line is extrapolated until a single row has all the weight: its target is
+    the limit then, as below.
+
+    With `adaptive`, each criterion is minimised over the numbers of neighbours: for features in
+    units of their spread and, if `anisotropic`, of the bandwidths selected without `adaptive`.
+    Radii floor at the first positive distance. In leave-one-out, the row that is left out counts
+    for no radius; with `groups` or importances, it counts for those of other rows ("key").
+
+    Far from all training rows, predictions of degree 0 tend to the target of the nearest row
+    (Gaussian and compact kernels), an exponentially weighted mean of the nearest edge of the data
+    (Laplace) or the weighted mean of all targets (Student).
 
     A whole-number sample weight m counts as m copies of the row, 0 as an absent row. Other
     weights are importances: only their ratios matter. Leave-one-out removes one unit of a row's
@@ -139,7 +174,8 @@ class NadarayaWatsonRegressor(AttentionRegressor):
 
     Complexity: `fit` O(n log n * d) and, when the bandwidth is selected, a few dozen times
     O(min(n, max_queries) * n * d) time; prediction O(n_queries * n * d) time; both with memory
-    O((n + n_queries) * d) and about 2 MiB a thread.
+    O((n + n_queries) * d) and about 2 MiB a thread. Local lines take O(d**2) for d in time, and
+    O(n * d**2) memory a thread.
 
     References
     ----------
@@ -154,6 +190,8 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     .. [6] C. M. Hurvich, J. S. Simonoff and C.-L. Tsai (1998). Smoothing parameter selection in
        nonparametric regression using an improved Akaike information criterion. Journal of the
        Royal Statistical Society B, 60(2), 271-293.
+    .. [7] J. Fan and I. Gijbels (1996). Local polynomial modelling and its applications. Chapman
+       and Hall.
 
     Examples
     --------
@@ -177,6 +215,15 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     >>> y = np.sin(6 * X[:, 0]) + 0.2 * rng.standard_normal(200)
     >>> NadarayaWatsonRegressor().fit(X, y).bandwidth_.round(3)
     array([0.017,   inf])
+
+    Local lines have no need to bend towards the mean at the boundary, and allow for more smoothing:
+
+    >>> model = NadarayaWatsonRegressor(degree=1).fit(X, y)
+    >>> model.bandwidth_.round(3)
+    array([0.048,   inf])
+    >>> mean, std = model.predict([[1.0, 0.5]], return_std=True)
+    >>> mean.round(2), std.round(2)
+    (array([-0.05]), array([0.11]))
     """
 
     _parameter_constraints = {
@@ -186,7 +233,10 @@ class NadarayaWatsonRegressor(AttentionRegressor):
             StrOptions({*CRITERIA, *RULES}),
         ],
         "kernel": [StrOptions(set(KERNELS)), callable],
+        "degree": [Options(Integral, {0, 1})],
         "anisotropic": ["boolean"],
+        "adaptive": [StrOptions({"query", "key"}), None],
+        "n_neighbors": [Interval(Integral, 1, None, closed="left"), None],
         "extrapolation": [StrOptions({"nearest", "nan", "raise"})],
         "max_queries": [Interval(Integral, 1, None, closed="left")],
         "algorithm": [StrOptions({"auto", "dense"})],
@@ -202,7 +252,10 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         bandwidth="loo",
         *,
         kernel="gaussian",
+        degree=0,
         anisotropic=True,
+        adaptive=None,
+        n_neighbors=None,
         extrapolation="nearest",
         algorithm="auto",
         max_queries=4000,
@@ -210,7 +263,10 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     ):
         self.bandwidth = bandwidth
         self.kernel = kernel
+        self.degree = degree
         self.anisotropic = anisotropic
+        self.adaptive = adaptive
+        self.n_neighbors = n_neighbors
         self.extrapolation = extrapolation
         self.algorithm = algorithm
         self.max_queries = max_queries
@@ -250,22 +306,25 @@ class NadarayaWatsonRegressor(AttentionRegressor):
             the bandwidth is to be selected and no row or group is left to judge it by.
         """
         with all_or_nothing(self):
-            if hasattr(self, "criterion_"):
-                del self.criterion_
+            for name in ("criterion_", "n_neighbors_"):
+                if hasattr(self, name):
+                    delattr(self, name)
             X, y = check_rows(self, X, y, reset=True)
             weights, groups = check_weights(sample_weight, X), check_groups(groups, X)
             targets = y.reshape(len(y), -1).astype(np.float64)
             table = Table.canonical(X.astype(np.float64), targets, weights, groups)
             kernel = get_kernel(self.kernel)
+            bandwidth, adaptive = self._choose(table, kernel)
+            keys = self._keys_at(table, kernel, bandwidth, adaptive)
             single = np.dtype(np.float32)
-            self._set_keys(
-                table,
-                self._choose_bandwidth(table, kernel),
-                kernel,
-                single_output=y.ndim == 1,
-                dtype=single if X.dtype == y.dtype == single else np.dtype(np.float64),
-            )
+            dtype = single if X.dtype == y.dtype == single else np.dtype(np.float64)
+            self._set_keys(keys, bandwidth, single_output=y.ndim == 1, dtype=dtype)
         return self
+
+    def _keys_at(self, table, kernel, bandwidth, adaptive):
+        rows = slice(0, table.n_keys)
+        scale = spread(table.X[rows], table.weights[rows]) if self.degree == 1 else None
+        return Keys.of(table, kernel, bandwidth, scale, adaptive)
 
     def criterion_curve(self, bandwidths, criterion="loo"):
         """The selection criterion of the training rows at given bandwidths, for plots.
@@ -274,7 +333,7 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         ----------
         bandwidths : array-like of shape (n_bandwidths,) or (n_bandwidths, n_features)
             Positive, in the units of the features; one for all features, or one for each. inf
-            smooths a feature out.
+            smooths a feature out. With `adaptive`, numbers of neighbours of shape (n_numbers,).
         criterion : {"loo", "gcv", "aicc"}, default="loo"
             Which criterion.
 
@@ -290,50 +349,99 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         check_is_fitted(self)
         if criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {CRITERIA}; got {criterion!r}.")
-        given = np.asarray(bandwidths)
+        given, table = np.asarray(bandwidths), self._keys.table
+        judged = self._criterion(criterion, self._keys.kernel)
+        if self.adaptive is not None:
+            if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 1).any():
+                raise ValueError(
+                    f"bandwidths must be an array of positive whole numbers, the numbers of "
+                    f"neighbors, with adaptive={self.adaptive!r}; got {bandwidths!r}."
+                )
+            return neighbors_curve(table, judged, self.adaptive, self.bandwidth_, given)
         if given.ndim not in (1, 2):
             raise ValueError(
                 "bandwidths must be an array of shape (n_bandwidths,) or (n_bandwidths, "
                 f"n_features={self.n_features_in_}); got shape {given.shape}."
             )
         rows = np.array([_given_bandwidth(row, self.n_features_in_) for row in given])
-        return criterion_curve(self._table, self._criterion(criterion, self._kernel), rows)
+        return criterion_curve(table, judged, rows)
 
-    def _choose_bandwidth(self, table, kernel):
-        """Resolve the parameter to a bandwidth for each feature."""
+    def _choose(self, table, kernel):
+        """Resolve the parameters to a bandwidth for each feature, and how it varies."""
+        name = self.bandwidth if self._is_selected() else "loo"
+        if self._is_selected():
+            _check_selectable(table, name, f"bandwidth={name!r}")
+        elif self.adaptive is not None and self.n_neighbors is None:
+            _check_selectable(table, name, "n_neighbors=None")
+        bandwidth = self._given_or_selected(table, kernel)
+        if self.adaptive is None:
+            return bandwidth, None
+        _check_neighbors(self.n_neighbors, table)
+        candidates = [bandwidth]
+        if self._is_selected() and self.anisotropic and bandwidth.size > 1:
+            keys = slice(0, table.n_keys)
+            candidates.append(spread(table.X[keys], table.weights[keys]))
+        bandwidth, number, criterion = select_neighbors(
+            table,
+            self._criterion(name, kernel),
+            self.adaptive,
+            candidates,
+            self.n_neighbors,
+        )
+        if self._is_selected() or self.n_neighbors is None:
+            self.criterion_ = criterion
+        self.n_neighbors_ = number
+        return bandwidth, Adaptive(self.adaptive, number)
+
+    def _is_selected(self):
+        return isinstance(self.bandwidth, str) and self.bandwidth in CRITERIA
+
+    def _given_or_selected(self, table, kernel):
+        """A bandwidth for each feature."""
         if not isinstance(self.bandwidth, str):
             return _given_bandwidth(self.bandwidth, table.X.shape[1])
+        keys = slice(0, table.n_keys)
         if self.bandwidth in RULES:
-            keys = slice(0, table.n_keys)
             factor = RULES[self.bandwidth]
             return rule_of_thumb(factor, table.X[keys], table.weights[keys], kernel)
-        _check_selectable(table, self.bandwidth)
-        criterion = self._criterion(self.bandwidth, kernel)
+        if self.adaptive is not None and (table.X.shape[1] == 1 or not self.anisotropic):
+            return spread(table.X[keys], table.weights[keys])
         bandwidth, self.criterion_ = select_bandwidth(
-            table, criterion, anisotropic=self.anisotropic
+            table, self._criterion(self.bandwidth, kernel), anisotropic=self.anisotropic
         )
         return bandwidth
 
     def _criterion(self, name, kernel):
-        return Criterion(name, kernel, self.max_queries, self._resources(np.float64))
+        resources = self._resources(np.float64)
+        return Criterion(name, kernel, self.max_queries, resources, self.degree)
 
 
-def _check_selectable(table, name):
+def _check_neighbors(n_neighbors, table):
+    """Refuse numbers of neighbours that no row has."""
+    most = max(int(table.counts().sum() + 1e-9) - 1, 0)
+    if n_neighbors is not None and n_neighbors > most:
+        raise ValueError(
+            f"n_neighbors must be at most the number of other training rows ({most}); got "
+            f"{n_neighbors} for n_samples={most + 1}."
+        )
+
+
+def _check_selectable(table, name, parameter):
     """Refuse what no bandwidth can be judged by; warn of copies that leave-one-out sees."""
     if table.n_keys == 1 and not table.repeats()[0] > 1.0:
         raise ValueError(
-            f"bandwidth={name!r} judges bandwidths by rows left out and needs two rows at least; "
-            f"got n_samples={table.n_keys}. Give a number as bandwidth."
+            f"{parameter} judges bandwidths by rows left out and needs two rows at least; "
+            f"got n_samples={table.n_keys}. Give a number instead."
         )
     if table.groups is not None and name != "loo":
         raise ValueError(
-            f"bandwidth={name!r} leaves nothing out and cannot use groups. Use bandwidth='loo', or "
+            f"{parameter} leaves nothing out and cannot use groups. Use bandwidth='loo', or "
             "fit without groups."
         )
     if table.groups is not None and np.unique(table.groups[: table.n_keys]).size == 1:
         raise ValueError(
-            "groups must have two labels at least for bandwidth='loo', which leaves one group out "
-            "at a time; all rows of positive weight have the same. Give a number as bandwidth."
+            f"groups must have two labels at least for {parameter}, which leaves one group out "
+            "at a time; all rows of positive weight have the same. Give a number instead."
         )
     copies = share_of_copies(table)
     if name == "loo" and table.groups is None and copies > _MANY_COPIES:

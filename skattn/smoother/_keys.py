@@ -1,0 +1,143 @@
+"""Training rows as keys: what turns rows of features into requests."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skattn.attention import Line, Radii, Request
+from skattn.geometry import Directions, Frame, Own, Table, Unit
+from skattn.kernels import Kernel
+from skattn.radii import neighbor_radii
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Bandwidths that follow the distance to the k-th nearest key.
+
+    Attributes
+    ----------
+    of : {"query", "key"}
+        Whose distance it is.
+    n_neighbors : int
+        k.
+    """
+
+    of: str
+    n_neighbors: int
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Training rows in coordinates.
+
+    Attributes
+    ----------
+    table : Table
+        The rows.
+    kernel : Kernel
+    frame : Frame
+        The kernel's coordinates.
+    directions : Directions or None
+        The coordinates of local lines; None at degree 0.
+    adaptive : Adaptive or None
+    unit : Unit
+        Of the values.
+    coordinates : ndarray of shape (n_rows, n_coordinates)
+        Of all rows, those of no weight included.
+    line : ndarray of shape (n_rows, n_directions) or None
+        Of all rows.
+    values : ndarray of shape (n_keys, n_outputs)
+        In their unit.
+    radii : ndarray of shape (n_keys, 2) or None
+        Where every key has a bandwidth: to its `n_neighbors`-th neighbour, and to the next one.
+    """
+
+    table: Table
+    kernel: Kernel
+    frame: Frame
+    directions: Directions | None
+    adaptive: Adaptive | None
+    unit: Unit
+    coordinates: Array
+    line: Array | None
+    values: Array
+    radii: Array | None
+
+    @classmethod
+    def of(
+        cls,
+        table: Table,
+        kernel: Kernel,
+        bandwidth: Array,
+        spread: Array | None,
+        adaptive: Adaptive | None,
+    ) -> Keys:
+        """Prepare training rows; local lines are fitted if the features' spreads are given."""
+        keys = slice(0, table.n_keys)
+        frame = Frame.around(table.X[keys], bandwidth)
+        directions, line = None, None
+        if spread is not None:
+            directions = Directions.around(table.X[keys], table.weights[keys], bandwidth, spread)
+            line = directions.coordinates(table.X)
+        coordinates = frame.coordinates(table.X)
+        radii = None
+        if adaptive is not None and adaptive.of == "key":
+            numbers = adaptive.n_neighbors + np.arange(2)
+            own = table.one_of_itself().take(keys)
+            radii = neighbor_radii(
+                coordinates[keys], coordinates[keys], table.counts(), numbers, own
+            )
+        unit, values = Unit.of(table.y[keys])
+        return cls(
+            table, kernel, frame, directions, adaptive, unit, coordinates, line, values, radii
+        )
+
+    def at(self, X: Array) -> Request:
+        """What queries (n_queries, n_features) ask for."""
+        coordinates = self.frame.coordinates(X)
+        line = None if self.directions is None else self.directions.coordinates(X)
+        return self._request(coordinates, line, None, self._radii(coordinates, None))
+
+    def leave_one_out(self) -> Request:
+        """What the rows ask for, each without itself, or whatever is left out with it."""
+        own = self.table.own()
+        radii = self._radii(self.coordinates, own)
+        if radii is not None and self.radii is not None and self.table.leaves_one_unit():
+            radii = Radii(keys=self.radii[:, 0], without=self.radii[:, 1])
+        return self._request(self.coordinates, self.line, own, radii)
+
+    def rows(self) -> Request:
+        """What the rows ask for, nothing left out; a radius does not count its row."""
+        radii = self._radii(self.coordinates, self.table.one_of_itself())
+        return self._request(self.coordinates, self.line, self.table.itself(), radii)
+
+    def _radii(self, coordinates: Array, own: Own | None) -> Radii | None:
+        if self.adaptive is None:
+            return None
+        if self.radii is not None:
+            return Radii(keys=self.radii[:, 0])
+        keys, numbers = self.coordinates[: self.table.n_keys], np.array([self.adaptive.n_neighbors])
+        radii = neighbor_radii(coordinates, keys, self.table.counts(), numbers, own)
+        return Radii(queries=radii[:, 0])
+
+    def _request(
+        self, coordinates: Array, line: Array | None, own: Own | None, radii: Radii | None
+    ) -> Request:
+        keys = slice(0, self.table.n_keys)
+        log_weights = np.log(self.table.weights[keys])
+        return Request(
+            coordinates,
+            self.coordinates[keys],
+            self.values,
+            self.kernel,
+            log_weights - log_weights.max(),
+            own,
+            self.table.repeats(),
+            radii,
+            None if line is None or self.line is None else Line(line, self.line[keys]),
+        )

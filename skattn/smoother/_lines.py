@@ -1,0 +1,197 @@
+"""Local lines: weighted least squares around each query.
+
+With attention weights w_i of a query q, in coordinates of order one,
+
+    center = sum_i w_i k_i,   level = sum_i w_i v_i,
+    C = sum_i w_i (k_i - center)(k_i - center)',   c = sum_i w_i (k_i - center)(v_i - level)',
+    slope = C^-1 c,   arm = C^-1 (q - center),
+    f(q) = level + (q - center)' slope = sum_i w_i (1 + (k_i - center)' arm) v_i,
+
+so that the factors 1 + (k_i - center)' arm turn attention weights into rows of the smoother matrix.
+
+Eigenvalues x of C are inverted as x / (x**2 + FLAT**2): as 1 / x, to 1e-8 from 1e4 times FLAT on,
+but tending to 0 with x, so that a line is flat in a direction in which its keys do not differ, and
+rounding, which a ridge would multiply, does not matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skattn.attention import Line, Rows
+
+Array = NDArray[np.float64]
+
+# Variances of the keys, in units of the squared bandwidth or of the largest of them if that is
+# more, below which a direction counts as one in which they do not differ: the line is flat in it.
+FLAT = 1e-11
+# Errors of a prediction, values being of order one, and of a slope, relative to its size, from
+# which a line is computed from differences.
+_TOLERANCE, _SLOPE_TOLERANCE = 1e-12, 1e-9
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Local lines of a block of queries.
+
+    Attributes
+    ----------
+    center : ndarray of shape (n_rows, n_directions)
+        Weighted mean of the keys.
+    level : ndarray of shape (n_rows, n_outputs)
+        Weighted mean of the values.
+    slope : ndarray of shape (n_rows, n_directions, n_outputs)
+    arm : ndarray of shape (n_rows, n_directions)
+    reach : ndarray of shape (n_rows,)
+        (q - center)' arm: how far the query is from its keys.
+    precision : ndarray of shape (n_rows, n_directions, n_directions)
+        The inverse of C.
+    """
+
+    center: Array
+    level: Array
+    slope: Array
+    arm: Array
+    reach: Array
+    precision: Array
+
+    def mean(self, queries: Array) -> Array:
+        """The lines at the queries (n_rows, n_directions) they are fitted for."""
+        return self.level + np.einsum("qj,qjp->qp", queries - self.center, self.slope)
+
+    def factors(self, keys: Array) -> Array:
+        """What attention weights are multiplied with in the smoother matrix, (n_rows, n_keys)."""
+        return self.arm @ keys.T + (1.0 - np.einsum("qj,qj->q", self.arm, self.center))[:, None]
+
+    def at(self, query: int, keys: Array) -> tuple[Array, Array, Array]:
+        """Of one query, at some keys: the line, its factors, and leverages over weights.
+
+        The last are 1 + (k - center)' C^-1 (k - center).
+        """
+        away = keys - self.center[query]
+        line = self.level[query] + away @ self.slope[query]
+        leverages = 1.0 + np.einsum("kj,kj->k", away @ self.precision[query], away)
+        return line, 1.0 + away @ self.arm[query], leverages
+
+    def values(self, keys: Array, output: int) -> Array:
+        """The lines of one output at all keys, (n_rows, n_keys)."""
+        slope = self.slope[:, :, output]
+        constant = self.level[:, output] - np.einsum("qj,qj->q", slope, self.center)
+        return slope @ keys.T + constant[:, None]
+
+
+def fit_lines(block: Rows, line: Line, values: Array) -> Lines:
+    """Fit local lines.
+
+    Parameters
+    ----------
+    block : Rows
+        The attention weights of a block of queries. Those outside the support get flat lines.
+    line : Line
+        Coordinates of all queries and keys.
+    values : ndarray of shape (n_keys, n_outputs)
+        Of order one.
+
+    Returns
+    -------
+    Lines
+    """
+    queries, weights = line.queries[block.queries], block.weights
+    pivot = weights.mean(axis=0) @ line.keys
+    shifted = line.keys - pivot
+    moments = _Moments.of(weights, shifted, values)
+    fitted, narrowest = _solve(moments, queries - pivot, flat=block.outside)
+    for row in _spoilt(moments, fitted, narrowest):
+        exact = _Moments.exactly(weights[row], shifted, values)
+        moments.write(row, exact)
+        one = slice(row, row + 1)
+        redone, _ = _solve(exact, queries[one] - pivot, flat=block.outside[one])
+        for field in fields(Lines):
+            getattr(fitted, field.name)[one] = getattr(redone, field.name)
+    return replace(fitted, center=fitted.center + pivot)
+
+
+@dataclass(frozen=True)
+class _Moments:
+    """Weighted moments: of the keys (first, covariance, mean square), the values, and both."""
+
+    center: Array
+    covariance: Array
+    square: Array
+    level: Array
+    cross: Array
+
+    @classmethod
+    def of(cls, weights: Array, keys: Array, values: Array) -> _Moments:
+        """Moments of each row of weights, from one matrix product."""
+        n_directions, n_outputs = keys.shape[1], values.shape[1]
+        first, second = np.triu_indices(n_directions)
+        columns = [
+            keys,
+            values,
+            keys[:, first] * keys[:, second],
+            (keys[:, :, None] * values[:, None, :]).reshape(len(keys), n_directions * n_outputs),
+        ]
+        product = weights @ np.hstack(columns)
+        splits = np.cumsum([n_directions, n_outputs, len(first)])
+        center, level, pairs, cross = np.split(product, splits, axis=1)
+        raw = np.empty((len(weights), n_directions, n_directions))
+        raw[:, first, second] = raw[:, second, first] = pairs
+        return cls(
+            center,
+            raw - center[:, :, None] * center[:, None, :],
+            np.einsum("qjj->q", raw),
+            level,
+            cross.reshape(len(weights), n_directions, n_outputs)
+            - center[:, :, None] * level[:, None, :],
+        )
+
+    @classmethod
+    def exactly(cls, weights: Array, keys: Array, values: Array) -> _Moments:
+        """Moments of one row of weights, from differences to the mean."""
+        present = np.flatnonzero(weights)
+        weights, keys, values = weights[present, None], keys[present], values[present]
+        near = (weights * keys).sum(axis=0)
+        center = near + (weights * (keys - near)).sum(axis=0)
+        level = (weights * values).sum(axis=0)
+        away = keys - center
+        return cls(
+            center[None],
+            ((weights * away).T @ away)[None],
+            np.zeros(1),
+            level[None],
+            ((weights * away).T @ (values - level))[None],
+        )
+
+    def write(self, row: int, other: _Moments) -> None:
+        """Overwrite the moments of one row."""
+        for field in fields(_Moments):
+            getattr(self, field.name)[row] = getattr(other, field.name)[0]
+
+
+def _solve(moments: _Moments, queries: Array, flat: NDArray[np.bool_]) -> tuple[Lines, Array]:
+    """The lines, and the smallest eigenvalues of C."""
+    distance = queries - moments.center
+    variances, axes = np.linalg.eigh(moments.covariance)
+    variances = np.maximum(variances, 0.0)
+    unit = np.maximum(variances[:, -1:], 1.0)
+    inverse = variances / unit / ((variances / unit) ** 2 + FLAT**2) / unit
+    precision = (axes * inverse[:, None, :]) @ axes.transpose(0, 2, 1)
+    precision[flat] = 0.0
+    arm = np.einsum("qij,qj->qi", precision, distance)
+    reach = np.einsum("qj,qj->q", distance, arm)
+    slope = precision @ moments.cross
+    lines = Lines(moments.center.copy(), moments.level.copy(), slope, arm, reach, precision)
+    return lines, variances[:, 0]
+
+
+def _spoilt(moments: _Moments, lines: Lines, narrowest: Array) -> NDArray[np.intp]:
+    """Rows in which what cancels in the covariance shows in the prediction or the slope."""
+    rounding = 4.0 * np.finfo(float).eps * moments.square
+    arm = np.linalg.norm(lines.arm, axis=1)
+    steepest = np.abs(lines.slope).max(axis=(1, 2), initial=0.0)
+    error = rounding * arm * steepest + np.sqrt(np.finfo(float).eps * rounding) * arm
+    return np.flatnonzero((error > _TOLERANCE) | (rounding > _SLOPE_TOLERANCE * narrowest))
