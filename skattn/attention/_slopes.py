@@ -58,7 +58,7 @@ def slope_sums(request: Request, resources: Resources) -> SlopeSums:
 class _SlopeEngine:
     def __init__(self, request: Request, resources: Resources) -> None:
         self.request, self.resources = request, resources
-        self.blocks = WeightBlocks(request, resources.dtype)
+        self.blocks = WeightBlocks(request, resources)
         n_queries, n_features = request.queries.shape
         factor, keys = self.blocks.factor, request.keys
         contracted = factor[:, None] * np.column_stack([np.ones(len(keys)), request.values])
@@ -89,7 +89,7 @@ class _SlopeEngine:
         if self.request.own is not None:
             queries, keys, _ = self.blocks.own_entries(rows, columns)
             own = weights[queries, keys] * self.blocks.factor[columns][keys]
-            np.add.at(sums.own[rows], queries, own)
+            sums.own[rows] += np.bincount(queries, own, len(weights))
         if kernel.is_exponential:  # the slope is the weight times the rate
             moments = kernel.rate * self._moments(weights, columns)
             sums.totals[rows] += moments[:, :, 0] / kernel.rate

@@ -112,7 +112,7 @@ class _Reader:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.blocks = WeightBlocks(request, np.dtype(np.float64))
+        self.blocks = WeightBlocks(request, Resources())
         self.resolved = np.zeros(len(request.queries), dtype=bool)
         self.least = request.kernel.trusted_normalizer(np.dtype(np.float64))
 

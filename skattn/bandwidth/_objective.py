@@ -18,9 +18,6 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 Result = TypeVar("Result")
 
-# Log-bandwidths, in spreads of a feature, beyond which it is as good as smoothed out.
-WIDEST = np.log(1e4)
-
 
 @dataclass(frozen=True)
 class Objective:

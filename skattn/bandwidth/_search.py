@@ -16,8 +16,9 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.spatial.distance import cdist
 
 from skattn.attention import bandwidth_ladder, grid_means
-from skattn.bandwidth._objective import WIDEST, Objective
-from skattn.bandwidth._scout import scout
+from skattn.bandwidth._bend import HIGHEST, LOWEST, WIDEST, bend, free, stretch, unbend
+from skattn.bandwidth._objective import Objective
+from skattn.bandwidth._scout import is_small_enough_to_scout, scout
 
 __all__ = ["Candidate", "gauss_newton", "search_common", "search_each"]
 
@@ -28,6 +29,10 @@ Indices = NDArray[np.intp]
 _WIDE = np.log(30.0)
 # Stands for an infinite criterion in searches that do arithmetic with it.
 _INFINITE = 1e100
+# Longest step of a descent in any coordinate.
+_LONGEST = 2.0
+# With more pairs of rows, first descents are in single precision.
+_MANY_PAIRS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Candidate:
 
     def moved(self, shift: float) -> Candidate:
         """The same at log-bandwidths of other rows."""
-        return Candidate(self.value, self.log_bandwidth + shift)
+        return Candidate(self.value, shifted(self.log_bandwidth, shift))
 
     def distance(self, other: Candidate) -> float:
         """The largest difference of log-bandwidths, wherever features matter."""
@@ -54,6 +59,11 @@ class Candidate:
     def expand(self, n_features: int) -> Candidate:
         """The same for each feature, from one common log-bandwidth."""
         return Candidate(self.value, np.full(n_features, self.log_bandwidth[0]))
+
+
+def shifted(log_bandwidths: Array, shift: float) -> Array:
+    """Log-bandwidths for other rows; what is smoothed out stays so."""
+    return np.where(log_bandwidths < WIDEST, log_bandwidths + shift, WIDEST)
 
 
 def best(candidates: Sequence[Candidate]) -> Candidate:
@@ -174,21 +184,39 @@ def search_each(
     # where rows are few or features many, minima are many
     n, d = objective.coordinates.shape
     n_random, n_promising, n_steps = (48, 5, 14) if n <= 250 or d > 3 else (16, 2, 8)
-    shift = scouts.shrinkage(objective)
-    found = [
-        Candidate(value, log_bandwidth + shift)
-        for value, log_bandwidth in zip(
-            *scout(scouts, _starts(objective, base, n_random) - shift, n_steps), strict=True
-        )
-    ]
+    found = _scouted(scouts, objective, _starts(objective, base, n_random), n_steps, 1e-4)
     points = [base, *_promising(found, n_promising)]
     for pilot in pilots:
-        shift = pilot.shrinkage(objective)
-        found = [_descend(pilot.single(), point - shift, 1e-3).moved(shift) for point in points]
+        if is_small_enough_to_scout(pilot):
+            found = _scouted(pilot, objective, np.array(points), 20, 1e-3)
+        else:
+            shift = pilot.shrinkage(objective)
+            found = [_descend(pilot.single(), shifted(point, -shift), 1e-3).moved(shift) for point in points]
         points = _promising(found, 3 if d > 3 else 2)
-    rough = best([_descend(objective.single(), point, 1e-4) for point in points])
-    chosen = _descend(objective, rough.log_bandwidth, 1e-8)
-    return best([common, _smooth_out(objective, chosen)])
+    return best([common, _smooth_out(objective, _lowest(objective, points))])
+
+
+def _scouted(
+    few: Objective, objective: Objective, starts: Array, n_steps: int, tolerance: float
+) -> list[Candidate]:
+    """Where descents on few rows arrive, as log-bandwidths of the objective."""
+    shift = few.shrinkage(objective)
+    values, log_bandwidths = scout(few, shifted(starts, -shift), n_steps, tolerance)
+    return [
+        Candidate(float(value), shifted(log_bandwidth, shift))
+        for value, log_bandwidth in zip(values, log_bandwidths, strict=True)
+    ]
+
+
+def _lowest(objective: Objective, points: Sequence[Array]) -> Candidate:
+    """The lowest of the minima near some points, most promising first."""
+    n_pairs = len(objective.rows) * len(objective.coordinates)
+    if n_pairs > _MANY_PAIRS or objective.criterion != "loo":
+        points = [best([_descend(objective.single(), p, 1e-4) for p in points]).log_bandwidth]
+    found = _descend(objective, points[0], 1e-8)
+    for point in points[1:]:
+        found = best([found, _descend(objective, point, 1e-8, bar=found.value)])
+    return found
 
 
 def _starts(objective: Objective, base: Array, n_random: int) -> Array:
@@ -224,6 +252,8 @@ def _promising(candidates: Sequence[Candidate], most: int) -> list[Array]:
 def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:
     """Give up features whose bandwidth the criterion does not need to be finite."""
     for j in np.argsort(-candidate.log_bandwidth, kind="stable"):
+        if candidate.log_bandwidth[j] < 0.0:  # narrower than its spread: it matters
+            break
         wider = candidate.log_bandwidth.copy()
         wider[j] = np.inf
         without = Candidate.at(objective, wider)
@@ -233,11 +263,13 @@ def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:
     return candidate
 
 
-def _descend(objective: Objective, start: Array, tolerance: float) -> Candidate:
+def _descend(
+    objective: Objective, start: Array, tolerance: float, bar: float = np.inf
+) -> Candidate:
     """A local minimum of the criterion near a start, up to a relative tolerance."""
     start = np.clip(start, -WIDEST, WIDEST)
     if objective.criterion == "loo":
-        return gauss_newton(objective.linearize, start, tolerance)
+        return gauss_newton(objective.linearize, start, tolerance, bar=bar)
 
     def function(theta: Array) -> tuple[float, Array]:
         value, gradient, _ = objective.linearize(theta)
@@ -259,6 +291,7 @@ def gauss_newton(
     start: Array,
     tolerance: float,
     max_iter: int = 60,
+    bar: float = np.inf,
 ) -> Candidate:
     """Minimise squared errors by damped Gauss-Newton steps (Levenberg and Marquardt).
 
@@ -271,42 +304,65 @@ def gauss_newton(
     linearize : callable
         Returns the value, its gradient and half its Hessian without second derivatives.
     start : ndarray of shape (n_features,)
-        Steps are at most 2 in any coordinate and stay within plus or minus `WIDEST`.
+        Steps stay within plus or minus `WIDEST`.
     tolerance : float
         Stop when a step lowers the value by less than this fraction of it.
     max_iter : int, default=60
+    bar : float, default=inf
+        Give up where the minimum is not likely to be below this.
 
     Returns
     -------
     Candidate
         The best point seen.
     """
-    theta, damping = start, 1e-2
-    value, gradient, matrix = linearize(theta)
+    bent, damping, longest = bend(start), 1e-2, _LONGEST
+    value, gradient, matrix = _bent(linearize, bent)
     rest, is_near = np.zeros_like(matrix), False
     for _ in range(max_iter):
         scale = np.maximum(np.diag(matrix), max(1e-3 * np.diag(matrix).max(), 1e-12))
         hessian = matrix + rest if is_near else matrix
         if is_near and np.linalg.eigvalsh(hessian)[0] <= 0.0:
             hessian = matrix
-        step = np.linalg.solve(hessian + damping * np.diag(scale), -0.5 * gradient)
-        step = np.clip(theta + np.clip(step, -2.0, 2.0), -WIDEST, WIDEST) - theta
+        damped = hessian + damping * np.diag(scale)
+        step = _bounded_step(damped, gradient, bent, longest)
         predicted = -(gradient @ step + step @ hessian @ step)
-        trial = linearize(theta + step)
+        if value - 3.0 * predicted > bar:
+            break
+        trial = _bent(linearize, bent + step)
         decrease = value - trial[0]
         missed = 0.5 * (trial[1] - gradient) - (trial[2] + rest) @ step
         if abs(missed @ step) > 1e-3 * np.linalg.norm(missed) * np.linalg.norm(step):
             rest = rest + np.outer(missed, missed) / (missed @ step)
         is_near = abs(decrease) < 1e-3 * value
         if decrease > 0.0:
-            theta, (value, gradient, matrix) = theta + step, trial
+            bent, (value, gradient, matrix) = bent + step, trial
             gain = decrease / max(predicted, 1e-300)
             damping *= 0.2 if gain > 0.75 else 1.0 if gain > 0.25 else 3.0
+            longest = min(3.0 * longest, _LONGEST)
         else:
             damping *= 6.0
+            longest = 0.3 * np.abs(step).max()
         if predicted <= tolerance * value or 0.0 < decrease <= tolerance * value or damping > 1e8:
             break
-    return Candidate(value, theta)
+    return Candidate(value, unbend(bent))
+
+
+def _bounded_step(damped: Array, gradient: Array, bent: Array, longest: float) -> Array:
+    """The Newton step of what is not held at a bound."""
+    is_free, step = free(bent, gradient), np.zeros_like(bent)
+    step[is_free] = np.linalg.solve(damped[np.ix_(is_free, is_free)], -0.5 * gradient[is_free])
+    return np.clip(bent + np.clip(step, -longest, longest), LOWEST, HIGHEST) - bent
+
+
+def _bent(
+    linearize: Callable[[Array], tuple[float, Array, Array]], bent: Array
+) -> tuple[float, Array, Array]:
+    """A value, its gradient and matrix in the bent variable."""
+    log_bandwidth = unbend(bent)
+    value, gradient, matrix = linearize(log_bandwidth)
+    factor = stretch(log_bandwidth)
+    return value, factor * gradient, factor[:, None] * matrix * factor
 
 
 def _coordinate_search(objective: Objective, start: Array) -> Candidate:

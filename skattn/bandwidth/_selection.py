@@ -23,6 +23,8 @@ Indices = NDArray[np.intp]
 # Rows on which to descend from many starts, and on which to choose among the best of them; the
 # common bandwidth is sought on the last number of rows.
 _SCOUTS, _PILOTS = 100, (250, 1000)
+# Errors of squared distances, in bandwidths: criteria are precise to about as much.
+_TOLERANCE = 1e-11
 
 
 @dataclass(frozen=True)
@@ -182,7 +184,7 @@ def _objective(
         criterion.kernel,
         n,
         _systematic(len(coordinates), criterion.max_queries),
-        criterion.resources,
+        replace(criterion.resources, tolerance=_TOLERANCE),
     )
 
 
