@@ -24,7 +24,7 @@ from skattn.attention._grid import bandwidth_ladder, grid_means
 from skattn.attention._merge import Sums
 from skattn.attention._request import Request, Resources, slices
 from skattn.attention._slopes import slope_sums
-from skattn.attention._threads import run_blocks
+from skattn.attention._threads import run_blocks, single_threaded_blas
 from skattn.attention._weights import dense_weights, top_weights
 from skattn.geometry import Own
 from skattn.kernels import Kernel
@@ -40,6 +40,7 @@ __all__ = [
     "bandwidth_ladder",
     "grid_means",
     "run_blocks",
+    "single_threaded_blas",
     "slices",
 ]
 

@@ -17,6 +17,7 @@ Buffer = NDArray[np.uint8]
 
 # Largest error of a squared distance in float32, where it is allowed.
 _SINGLE_TOLERANCE = 5e-5
+_EPS = {np.dtype(kind): float(np.finfo(kind).eps) for kind in (np.float32, np.float64)}
 # What may be added to the exponent of weights that would underflow: their sums stay finite.
 _LIFT = {np.dtype(np.float64): 600.0, np.dtype(np.float32): 70.0}
 # Below this number of queries, preparing the keys for matrix products costs more than it saves.
@@ -44,7 +45,8 @@ class WeightBlocks:
         self.request = request
         double, dtype = np.dtype(np.float64), resources.dtype
         self.dtypes: list[np.dtype] = [double] if dtype == double else [dtype, double]
-        self._tolerance = {dtype: _SINGLE_TOLERANCE, double: resources.tolerance}
+        tolerance = {dtype: _SINGLE_TOLERANCE, double: resources.tolerance}
+        self._reach = {each: np.sqrt(2.0 * tolerance[each] / _EPS[each]) for each in self.dtypes}
         in_weights = not request.kernel.peaks_at_one
         self.factor = np.ones(len(request.keys)) if in_weights else np.exp(request.log_weights)
 
@@ -72,10 +74,7 @@ class WeightBlocks:
         if not self.request.kernel.smooth_at_zero or len(self.request.queries) < _FEW_QUERIES:
             return None
         radius = np.sqrt(self._query_norms[rows].max()) + self._key_radius
-        for dtype in self.dtypes:
-            if 0.5 * np.finfo(dtype).eps * radius**2 <= self._tolerance[dtype]:
-                return dtype
-        return None
+        return next((dtype for dtype in self.dtypes if radius <= self._reach[dtype]), None)
 
     def lift(self, rows: slice) -> float:
         """How much the log-weights of distant queries can be raised in passing."""

@@ -19,6 +19,11 @@ Indices = NDArray[np.intp]
 Result = TypeVar("Result")
 
 
+def systematic(n: int, most: int) -> Indices:
+    """At most so many of n rows, evenly spaced."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
+
+
 @dataclass(frozen=True)
 class Objective:
     """A criterion on given rows, at bandwidths in units of each feature's spread.
@@ -71,14 +76,30 @@ class Objective:
         """The same criterion as a function of one log-bandwidth for all features."""
         return replace(self, has_common=True)
 
+    def at_most(self, n_queries: int) -> Objective:
+        """The same criterion, evaluated at fewer of the rows."""
+        return replace(self, rows=self.rows[systematic(len(self.rows), n_queries)])
+
     def single(self) -> Objective:
         """The same criterion, single precision allowed."""
         return replace(self, resources=replace(self.resources, dtype=np.dtype(np.float32)))
 
     def value(self, log_bandwidth: Array) -> float:
         """The criterion; inf smooths a feature out."""
+        if np.isposinf(log_bandwidth).all():
+            return self._value_of_mean()
         attended = self._apply(attend, log_bandwidth)
         return float(self.judge(attended.mean, attended.own_weight))
+
+    def _value_of_mean(self) -> float:
+        """The criterion where nothing is told apart, and every key has its sample weight."""
+        own = self.own.take(self.rows)
+        columns = self.weights[:, None] * np.column_stack([np.ones(len(self.values)), self.values])
+        before = np.vstack([np.zeros(columns.shape[1]), np.cumsum(columns, axis=0)])
+        after = np.vstack([np.cumsum(columns[::-1], axis=0)[::-1], np.zeros(columns.shape[1])])
+        kept = own.kept[:, None] * (before[own.stop] - before[own.start])
+        sums = before[own.start] + after[own.stop] + kept
+        return float(self.judge(sums[:, 1:] / sums[:, :1], kept[:, 0] / sums[:, 0]))
 
     def _apply(self, attention: Callable[..., Result], log_bandwidth: Array) -> Result:
         """Attention of the rows over all, their own left out, at log-bandwidths."""

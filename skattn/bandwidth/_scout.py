@@ -59,17 +59,19 @@ def scout(
 
     Returns
     -------
-    values : ndarray of shape (n_starts,)
-        Mean squared leave-one-out errors reached.
-    log_bandwidths : ndarray of shape (n_starts, n_features)
+    values : ndarray of shape (n_found,)
+        Mean squared leave-one-out errors reached, from starts that did not meet better ones.
+    log_bandwidths : ndarray of shape (n_found, n_features)
         Where.
     """
     fleet = _Fleet(objective)
     bent, active = bend(starts), np.arange(len(starts))
+    arrives = np.ones(len(starts), dtype=bool)
     damping, longest = np.full(len(bent), 1e-2), np.full((len(bent), 1), _LONGEST)
     values, gradients, matrices = fleet.linearize(bent)
     for _ in range(n_steps):
-        active = active[_distinct(bent[active], values[active])]
+        arrives[active] = _distinct(bent[active], values[active])
+        active = active[arrives[active]]
         steps = _steps(bent[active], gradients[active], matrices[active], damping[active])
         steps = np.minimum(np.maximum(steps, -longest[active]), longest[active])
         promised = -np.einsum("sj,sj->s", gradients[active], steps)
@@ -87,7 +89,7 @@ def scout(
         damping[active] *= np.where(better, 0.3, 6.0)
         lengths = np.abs(steps).max(axis=1, keepdims=True)
         longest[active] = np.where(better[:, None], _LONGEST, 0.3 * lengths)
-    return values, unbend(bent)
+    return values[arrives], unbend(bent[arrives])
 
 
 def _distinct(bent: Array, values: Array) -> NDArray[np.bool_]:
@@ -133,7 +135,9 @@ class _Fleet:
         shape = n_queries, 1 + n_features, 1 + self.values.shape[1], n_keys
         moments = np.empty(shape, np.float32)
         moments[:, 0, 0] = self.weights
-        np.multiply(squares.transpose(1, 0, 2), self.weights[:, None], out=moments[:, 1:, 0])
+        # the slope of an exponential is its rate times its weight
+        powers = self.scaled if self.kernel.is_exponential else squares
+        np.multiply(powers.transpose(1, 0, 2), self.weights[:, None], out=moments[:, 1:, 0])
         np.multiply(moments[:, :, :1], self.values.T, out=moments[:, :, 1:])
         return moments
 
@@ -172,9 +176,7 @@ class _Fleet:
         """Sums over keys of weights, then slopes; (n_starts, n_queries, 1 or feature, 1 or value)."""
         weights = self.kernel.profile(self._scaled_squares(theta))
         if self.kernel.is_exponential:
-            sums = _contract(weights, self.moments)
-            sums[:, :, 1:] *= np.float32(self.kernel.rate)
-            return self._lifted(sums, theta)
+            return self._lifted(_contract(weights, self.moments), theta)
         weights[weights < 1e-30] = 0.0
         slopes = self.kernel.slope(self._scaled_squares(theta))
         parts = _contract(weights, self.moments[:, :1]), _contract(slopes, self.moments[:, 1:])
@@ -189,9 +191,8 @@ class _Fleet:
             logits = np.einsum("hj,jhk->hk", inverse, self.scaled[:, queries])
             logits[self.weights[queries] == 0.0] = -np.inf
             logits -= logits.max(axis=1, keepdims=True)
-            again = np.einsum("hk,hjvk->hjv", self.kernel.profile(logits), self.moments[queries])
-            again[:, 1:] *= np.float32(self.kernel.rate)
-            sums[starts, queries] = again
+            moments = self.moments[queries]
+            sums[starts, queries] = np.einsum("hk,hjvk->hjv", self.kernel.profile(logits), moments)
         return sums
 
     def _scaled_squares(self, theta: Array) -> Single:

@@ -79,7 +79,7 @@ def ladder(objective: Objective, *, exact: bool) -> tuple[Array, int]:
     density = (len(sample) / len(objective.coordinates)) ** (1.0 / objective.coordinates.shape[1])
     narrowest = np.quantile(gaps, 0.05, method="lower") * min(1.0, density) / 8.0
     n_pairs = len(objective.rows) * len(objective.coordinates)
-    steps = 4 if n_pairs < 2e5 and exact else 2
+    steps = 1 if not exact else 4 if n_pairs < 2e5 else 2
     if not objective.kernel.has_slope and n_pairs < 2e4:
         steps = 48  # steps and kinks everywhere: look closely
     widest = min(4.0 * distances.max(), np.exp(WIDEST))
@@ -165,7 +165,7 @@ def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Arr
 def search_each(
     objective: Objective, scouts: Objective, pilots: Sequence[Objective], common: Candidate
 ) -> Candidate:
-    """A bandwidth for each feature, never worse than the common one.
+    """A bandwidth for each feature.
 
     Parameters
     ----------
@@ -176,15 +176,17 @@ def search_each(
     pilots : sequence of Objective
         The criterion on fewer rows, from few to many, to choose among the best.
     common : Candidate
-        The best common bandwidth of `objective`.
+        A good common bandwidth, to start from.
     """
+    mean = Candidate.at(objective, np.full_like(common.log_bandwidth, np.inf))
     if not objective.kernel.has_slope:
-        return best([common, _coordinate_search(objective, common.log_bandwidth)])
+        return best([mean, _coordinate_search(objective, common.log_bandwidth)])
     base = np.minimum(common.log_bandwidth, np.log(4.0))
     # where rows are few or features many, minima are many
     n, d = objective.coordinates.shape
-    n_random, n_promising, n_steps = (48, 5, 14) if n <= 250 or d > 3 else (16, 2, 8)
-    found = _scouted(scouts, objective, _starts(objective, base, n_random), n_steps, 1e-4)
+    n_random, n_promising, n_steps = (48, 5, 14) if n <= 250 or d > 3 else (16, 4, 8)
+    tolerance = 1e-3 if pilots else 1e-4
+    found = _scouted(scouts, objective, _starts(objective, base, n_random), n_steps, tolerance)
     points = [base, *_promising(found, n_promising)]
     for pilot in pilots:
         if is_small_enough_to_scout(pilot):
@@ -192,8 +194,8 @@ def search_each(
         else:
             shift = pilot.shrinkage(objective)
             found = [_descend(pilot.single(), shifted(point, -shift), 1e-3).moved(shift) for point in points]
-        points = _promising(found, 3 if d > 3 else 2)
-    return best([common, _smooth_out(objective, _lowest(objective, points))])
+        points = _promising(found, 3)
+    return best([mean, _smooth_out(objective, _lowest(objective, points))])
 
 
 def _scouted(
@@ -215,7 +217,7 @@ def _lowest(objective: Objective, points: Sequence[Array]) -> Candidate:
         points = [best([_descend(objective.single(), p, 1e-4) for p in points]).log_bandwidth]
     found = _descend(objective, points[0], 1e-8)
     for point in points[1:]:
-        found = best([found, _descend(objective, point, 1e-8, bar=found.value)])
+        found = best([found, _descend(objective, point, 1e-8, known=found)])
     return found
 
 
@@ -264,12 +266,12 @@ def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:
 
 
 def _descend(
-    objective: Objective, start: Array, tolerance: float, bar: float = np.inf
+    objective: Objective, start: Array, tolerance: float, known: Candidate | None = None
 ) -> Candidate:
     """A local minimum of the criterion near a start, up to a relative tolerance."""
     start = np.clip(start, -WIDEST, WIDEST)
     if objective.criterion == "loo":
-        return gauss_newton(objective.linearize, start, tolerance, bar=bar)
+        return gauss_newton(objective.linearize, start, tolerance, known=known)
 
     def function(theta: Array) -> tuple[float, Array]:
         value, gradient, _ = objective.linearize(theta)
@@ -291,7 +293,7 @@ def gauss_newton(
     start: Array,
     tolerance: float,
     max_iter: int = 60,
-    bar: float = np.inf,
+    known: Candidate | None = None,
 ) -> Candidate:
     """Minimise squared errors by damped Gauss-Newton steps (Levenberg and Marquardt).
 
@@ -308,8 +310,8 @@ def gauss_newton(
     tolerance : float
         Stop when a step lowers the value by less than this fraction of it.
     max_iter : int, default=60
-    bar : float, default=inf
-        Give up where the minimum is not likely to be below this.
+    known : Candidate, default=None
+        A minimum found already: give up where it is near, or likely to stay the lower one.
 
     Returns
     -------
@@ -320,21 +322,31 @@ def gauss_newton(
     value, gradient, matrix = _bent(linearize, bent)
     rest, is_near = np.zeros_like(matrix), False
     for _ in range(max_iter):
-        scale = np.maximum(np.diag(matrix), max(1e-3 * np.diag(matrix).max(), 1e-12))
+        is_free, step = free(bent, gradient), np.zeros_like(bent)
+        if not is_free.any():
+            break
+        inner = np.ix_(is_free, is_free)
         hessian = matrix + rest if is_near else matrix
-        if is_near and np.linalg.eigvalsh(hessian)[0] <= 0.0:
+        if is_near and np.linalg.eigvalsh(hessian[inner])[0] <= 0.0:
             hessian = matrix
+        scale = np.maximum(np.diag(matrix), max(1e-3 * np.diag(matrix).max(), 1e-12))
         damped = hessian + damping * np.diag(scale)
-        step = _bounded_step(damped, gradient, bent, longest)
+        step[is_free] = np.linalg.solve(damped[inner], -0.5 * gradient[is_free])
+        step = np.clip(bent + np.clip(step, -longest, longest), LOWEST, HIGHEST) - bent
         predicted = -(gradient @ step + step @ hessian @ step)
-        if value - 3.0 * predicted > bar:
+        if predicted <= 0.1 * tolerance * value:
+            break
+        if known is not None and (
+            value - 3.0 * predicted > known.value
+            or np.abs(bent - bend(known.log_bandwidth)).max() < 0.1
+        ):
             break
         trial = _bent(linearize, bent + step)
         decrease = value - trial[0]
         missed = 0.5 * (trial[1] - gradient) - (trial[2] + rest) @ step
         if abs(missed @ step) > 1e-3 * np.linalg.norm(missed) * np.linalg.norm(step):
             rest = rest + np.outer(missed, missed) / (missed @ step)
-        is_near = abs(decrease) < 1e-3 * value
+        is_near = abs(decrease) < 1e-2 * value
         if decrease > 0.0:
             bent, (value, gradient, matrix) = bent + step, trial
             gain = decrease / max(predicted, 1e-300)
@@ -346,13 +358,6 @@ def gauss_newton(
         if predicted <= tolerance * value or 0.0 < decrease <= tolerance * value or damping > 1e8:
             break
     return Candidate(value, unbend(bent))
-
-
-def _bounded_step(damped: Array, gradient: Array, bent: Array, longest: float) -> Array:
-    """The Newton step of what is not held at a bound."""
-    is_free, step = free(bent, gradient), np.zeros_like(bent)
-    step[is_free] = np.linalg.solve(damped[np.ix_(is_free, is_free)], -0.5 * gradient[is_free])
-    return np.clip(bent + np.clip(step, -longest, longest), LOWEST, HIGHEST) - bent
 
 
 def _bent(
