@@ -23,7 +23,7 @@ Array = NDArray[np.float64]
 Single = NDArray[Any]  # of float32
 
 # Weights of so many pairs of rows at once stay in the cache, in single precision.
-_CACHED_ENTRIES = 100_000
+_CACHED_ENTRIES = 200_000
 # So many numbers are prepared at most, in single precision.
 _MOST_ENTRIES = 4_000_000
 # Longest step in any coordinate.
@@ -125,6 +125,8 @@ class _Fleet:
         self.weights[queries, keys] *= own.kept[queries]
         self.values = objective.values.astype(np.float32)
         self.moments = self._moments(squares)
+        self.step = max(1, _CACHED_ENTRIES // self.weights.size)  # starts at a time
+        self.buffer = np.empty(self.step * self.weights.size, np.float32)
         self.targets = objective.values[rows]
         share = objective.weights[rows] / objective.weights[rows].sum()
         self.share = np.repeat(share / self.values.shape[1], self.values.shape[1])
@@ -151,8 +153,7 @@ class _Fleet:
             for block in blocks:
                 values[block], gradients[block], matrices[block] = self._linearize(theta[block])
 
-        step = max(1, _CACHED_ENTRIES // self.weights.size)
-        run_blocks(run, list(slices(len(theta), step)), n_threads=1)
+        run_blocks(run, list(slices(len(theta), self.step)), n_threads=1)
         factors = stretch(theta)
         return values, factors * gradients, factors[:, :, None] * matrices * factors[:, None]
 
@@ -178,9 +179,9 @@ class _Fleet:
         if self.kernel.is_exponential:
             return self._lifted(_contract(weights, self.moments), theta)
         weights[weights < 1e-30] = 0.0
+        totals = _contract(weights, self.moments[:, :1])
         slopes = self.kernel.slope(self._scaled_squares(theta))
-        parts = _contract(weights, self.moments[:, :1]), _contract(slopes, self.moments[:, 1:])
-        return np.concatenate(parts, axis=2)
+        return np.concatenate([totals, _contract(slopes, self.moments[:, 1:])], axis=2)
 
     def _lifted(self, sums: Single, theta: Array) -> Single:
         """Sums where weights are too small anew, relative to the weight of the nearest key."""
@@ -196,10 +197,14 @@ class _Fleet:
         return sums
 
     def _scaled_squares(self, theta: Array) -> Single:
-        """Squared distances times the rate of the kernel; (n_starts, n_queries, n_keys)."""
+        """Squared distances times the rate of the kernel, until called again.
+
+        Of shape (n_starts, n_queries, n_keys).
+        """
         inverse = np.exp(-2.0 * theta).astype(np.float32)
-        product = inverse @ self.scaled.reshape(theta.shape[1], -1)
-        return product.reshape(-1, *self.weights.shape)
+        scaled = self.scaled.reshape(theta.shape[1], -1)
+        out = self.buffer[: len(theta) * self.weights.size].reshape(len(theta), -1)
+        return np.matmul(inverse, scaled, out=out).reshape(-1, *self.weights.shape)
 
     def _nearest(self, theta: Array) -> NDArray[np.intp]:
         """The nearest other key of each query."""

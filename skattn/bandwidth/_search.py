@@ -334,7 +334,7 @@ def gauss_newton(
         step[is_free] = np.linalg.solve(damped[inner], -0.5 * gradient[is_free])
         step = np.clip(bent + np.clip(step, -longest, longest), LOWEST, HIGHEST) - bent
         predicted = -(gradient @ step + step @ hessian @ step)
-        if predicted <= 0.1 * tolerance * value:
+        if predicted <= 0.01 * tolerance * value:
             break
         if known is not None and (
             value - 3.0 * predicted > known.value
