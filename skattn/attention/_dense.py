@@ -70,7 +70,7 @@ class _DenseEngine:
         if self.request.own is not None:
             queries, keys, kept = self.blocks.own_entries(rows, columns)
             own_weights = weights[queries, keys] * self.blocks.factor[columns][keys]
-            own = np.bincount(queries, own_weights, len(weights))
+            own[:] = np.bincount(queries, own_weights, len(weights))
         if self.request.repeats is not None:
             if self.request.own is not None:
                 # of the rows a key stands for, the part that stays: its squares are as many fewer

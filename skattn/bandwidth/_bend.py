@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["HIGHEST", "LOWEST", "WIDEST", "bend", "free", "stretch", "unbend"]
+__all__ = ["HIGHEST", "LOWEST", "WIDEST", "bend", "free", "newton_steps", "stretch", "unbend"]
 
 Array = NDArray[np.float64]
 
@@ -45,4 +45,36 @@ LOWEST, HIGHEST = bend(np.array([-WIDEST, WIDEST]))
 
 def free(bent: Array, gradients: Array) -> NDArray[np.bool_]:
     """Which variables are not at a bound that their gradient leads out of."""
-    return ~(((bent >= HIGHEST) & (gradients <= 0.0)) | ((bent <= LOWEST) & (gradients >= 0.0)))
+    leaves = ((bent >= HIGHEST) & (gradients <= 0.0)) | ((bent <= LOWEST) & (gradients >= 0.0))
+    return np.logical_not(leaves)
+
+
+def newton_steps(bent: Array, gradients: Array, matrices: Array) -> Array:
+    """Newton's steps within the bounds, of one point or several.
+
+    A variable whose step would cross a bound stops there, and the others step accordingly.
+
+    Parameters
+    ----------
+    bent, gradients : ndarray of shape (..., n_features)
+    matrices : ndarray of shape (..., n_features, n_features)
+        Half of positive definite Hessians.
+
+    Returns
+    -------
+    ndarray of shape (..., n_features)
+    """
+    is_free, steps = free(bent, gradients), np.zeros_like(bent)
+    while is_free.any():
+        both = is_free[..., :, None] & is_free[..., None, :]
+        target = np.where(is_free, -0.5 * gradients - (matrices @ steps[..., None])[..., 0], 0.0)
+        inner = np.where(both, matrices, np.eye(bent.shape[-1]))
+        steps = steps + np.linalg.solve(inner, target[..., None])[..., 0]
+        beyond = is_free & ((bent + steps > HIGHEST) | (bent + steps < LOWEST))
+        if not beyond.any():
+            break
+        within = np.clip(bent + steps, LOWEST, HIGHEST) - bent
+        again = is_free & beyond.any(axis=-1, keepdims=True) & ~beyond
+        steps = np.where(again, 0.0, within)
+        is_free = again
+    return steps

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skattn.attention import run_blocks, slices
-from skattn.bandwidth._bend import HIGHEST, LOWEST, bend, free, stretch, unbend
+from skattn.bandwidth._bend import HIGHEST, LOWEST, bend, newton_steps, stretch, unbend
 from skattn.bandwidth._objective import Objective
 
 __all__ = ["is_small_enough_to_scout", "scout"]
@@ -72,7 +72,8 @@ def scout(
     for _ in range(n_steps):
         arrives[active] = _distinct(bent[active], values[active])
         active = active[arrives[active]]
-        steps = _steps(bent[active], gradients[active], matrices[active], damping[active])
+        damped = _damped(matrices[active], damping[active])
+        steps = newton_steps(bent[active], gradients[active], damped)
         steps = np.minimum(np.maximum(steps, -longest[active]), longest[active])
         promised = -np.einsum("sj,sj->s", gradients[active], steps)
         goes_on = promised > tolerance * values[active]
@@ -96,18 +97,14 @@ def _distinct(bent: Array, values: Array) -> NDArray[np.bool_]:
     """Which points are not close to a better one, and so about to arrive where that does."""
     is_close = (np.abs(bent[:, None] - bent) < _CLOSE).all(axis=2)
     rank = np.argsort(np.argsort(values, kind="stable"))
-    return ~(is_close & (rank < rank[:, None])).any(axis=1)
+    return np.logical_not((is_close & (rank < rank[:, None])).any(axis=1))
 
 
-def _steps(bent: Array, gradients: Array, matrices: Array, damping: Array) -> Array:
-    """Levenberg-Marquardt steps of what is not held at a bound."""
-    is_free = free(bent, gradients)
+def _damped(matrices: Array, damping: Array) -> Array:
+    """Gauss-Newton matrices as Levenberg and Marquardt damp them."""
     diagonals = np.einsum("sjj->sj", matrices)
     scale = np.maximum(diagonals, np.maximum(1e-3 * diagonals.max(axis=1, keepdims=True), 1e-12))
-    matrices = matrices * (is_free[:, :, None] & is_free[:, None, :])
-    damped = matrices + np.eye(scale.shape[1]) * (damping[:, None] * scale)[:, None, :]
-    target = -0.5 * gradients * is_free
-    return np.linalg.solve(damped, target[:, :, None])[:, :, 0]
+    return matrices + np.eye(scale.shape[1]) * (damping[:, None] * scale)[:, None, :]
 
 
 class _Fleet:
@@ -132,7 +129,7 @@ class _Fleet:
         self.share = np.repeat(share / self.values.shape[1], self.values.shape[1])
 
     def _moments(self, squares: Single) -> Single:
-        """What kernel weights, then slopes, are summed with; (queries, 1 or feature, 1 or value)."""
+        """What weights, then slopes, are summed with; (queries, 1 or feature, 1 or value, keys)."""
         n_features, n_queries, n_keys = squares.shape
         shape = n_queries, 1 + n_features, 1 + self.values.shape[1], n_keys
         moments = np.empty(shape, np.float32)
@@ -174,7 +171,7 @@ class _Fleet:
         return errors**2 @ self.share, gradient, shared @ jacobian.transpose(0, 2, 1)
 
     def _sums(self, theta: Array) -> Single:
-        """Sums over keys of weights, then slopes; (n_starts, n_queries, 1 or feature, 1 or value)."""
+        """Sums over keys of weights, then slopes; (starts, queries, 1 or feature, 1 or value)."""
         weights = self.kernel.profile(self._scaled_squares(theta))
         if self.kernel.is_exponential:
             return self._lifted(_contract(weights, self.moments), theta)

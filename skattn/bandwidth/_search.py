@@ -16,7 +16,7 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.spatial.distance import cdist
 
 from skattn.attention import bandwidth_ladder, grid_means
-from skattn.bandwidth._bend import HIGHEST, LOWEST, WIDEST, bend, free, stretch, unbend
+from skattn.bandwidth._bend import WIDEST, bend, free, newton_steps, stretch, unbend
 from skattn.bandwidth._objective import Objective
 from skattn.bandwidth._scout import is_small_enough_to_scout, scout
 
@@ -193,7 +193,8 @@ def search_each(
             found = _scouted(pilot, objective, np.array(points), 20, 1e-3)
         else:
             shift = pilot.shrinkage(objective)
-            found = [_descend(pilot.single(), shifted(point, -shift), 1e-3).moved(shift) for point in points]
+            starts = [shifted(point, -shift) for point in points]
+            found = [_descend(pilot.single(), start, 1e-3).moved(shift) for start in starts]
         points = _promising(found, 3)
     return best([mean, _smooth_out(objective, _lowest(objective, points))])
 
@@ -322,18 +323,17 @@ def gauss_newton(
     value, gradient, matrix = _bent(linearize, bent)
     rest, is_near = np.zeros_like(matrix), False
     for _ in range(max_iter):
-        is_free, step = free(bent, gradient), np.zeros_like(bent)
-        if not is_free.any():
-            break
-        inner = np.ix_(is_free, is_free)
+        is_free = free(bent, gradient)
         hessian = matrix + rest if is_near else matrix
-        if is_near and np.linalg.eigvalsh(hessian[inner])[0] <= 0.0:
+        if is_near and not _is_positive(hessian[np.ix_(is_free, is_free)]):
             hessian = matrix
         scale = np.maximum(np.diag(matrix), max(1e-3 * np.diag(matrix).max(), 1e-12))
-        damped = hessian + damping * np.diag(scale)
-        step[is_free] = np.linalg.solve(damped[inner], -0.5 * gradient[is_free])
-        step = np.clip(bent + np.clip(step, -longest, longest), LOWEST, HIGHEST) - bent
-        predicted = -(gradient @ step + step @ hessian @ step)
+        step = newton_steps(bent, gradient, hessian + damping * np.diag(scale))
+        step = np.clip(step, -longest, longest)
+        predicted = -float(gradient @ step + step @ hessian @ step)
+        if predicted < 0.0 and damping < 1e8:  # what is left of the step leads up
+            damping *= 6.0
+            continue
         if predicted <= 0.01 * tolerance * value:
             break
         if known is not None and (
@@ -354,10 +354,14 @@ def gauss_newton(
             longest = min(3.0 * longest, _LONGEST)
         else:
             damping *= 6.0
-            longest = 0.3 * np.abs(step).max()
+            longest = 0.3 * float(np.abs(step).max())
         if predicted <= tolerance * value or 0.0 < decrease <= tolerance * value or damping > 1e8:
             break
     return Candidate(value, unbend(bent))
+
+
+def _is_positive(matrix: Array) -> bool:
+    return bool((np.linalg.eigvalsh(matrix) > 0.0).all())
 
 
 def _bent(
