@@ -87,7 +87,7 @@ def scout(
         bent[moved] = trial[better]
         for kept, new in zip((values, gradients, matrices), reached, strict=True):
             kept[moved] = new[better]
-        damping[active] *= np.where(better, 0.3, 6.0)
+        damping[active] = np.maximum(damping[active] * np.where(better, 0.3, 6.0), 1e-10)
         lengths = np.abs(steps).max(axis=1, keepdims=True)
         longest[active] = np.where(better[:, None], _LONGEST, 0.3 * lengths)
     return values[arrives], unbend(bent[arrives])

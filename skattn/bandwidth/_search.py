@@ -351,6 +351,7 @@ def gauss_newton(
             bent, (value, gradient, matrix) = bent + step, trial
             gain = decrease / max(predicted, 1e-300)
             damping *= 0.2 if gain > 0.75 else 1.0 if gain > 0.25 else 3.0
+            damping = max(damping, 1e-10)  # features may be copies of each other
             longest = min(3.0 * longest, _LONGEST)
         else:
             damping *= 6.0
