@@ -261,8 +261,10 @@ class Own:
 
     def entries(self, first: int, last: int) -> tuple[Indices, Indices]:
         """Positions (query, key - first) of the own keys among the keys first, ..., last - 1."""
-        start = np.clip(self.start, first, last)
-        count = np.clip(self.stop, first, last) - start
+        start = np.minimum(np.maximum(self.start, first), last)
+        count = np.minimum(np.maximum(self.stop, first), last) - start
+        if (count == 1).all():  # one each, as most often
+            return np.arange(count.size), start - first
         queries = np.repeat(np.arange(count.size), count)
         offset = np.arange(queries.size) - np.repeat(np.cumsum(count) - count, count)
         return queries, np.repeat(start - first, count) + offset

@@ -53,15 +53,15 @@ def covering():
     yield NadarayaWatsonRegressor(kernel="student", bandwidth="gcv", n_jobs=2)
     yield NadarayaWatsonRegressor(kernel="biweight", bandwidth="aicc", anisotropic=False)
     yield NadarayaWatsonRegressor(bandwidth="loo", anisotropic=False, max_queries=7)
-    yield NadarayaWatsonRegressor(degree=1)
+    yield NadarayaWatsonRegressor(degree=1, max_queries=30)
     yield NadarayaWatsonRegressor(degree=1, bandwidth=0.7, kernel="tricube", n_jobs=2)
     yield NadarayaWatsonRegressor(degree=1, bandwidth="aicc", kernel="laplace", max_queries=9)
-    yield NadarayaWatsonRegressor(adaptive="query", kernel="student")
-    yield NadarayaWatsonRegressor(adaptive="key", bandwidth=1.0)
+    yield NadarayaWatsonRegressor(adaptive="query", bandwidth=0.7, n_neighbors=3, kernel="laplace")
+    yield NadarayaWatsonRegressor(adaptive="key", n_neighbors=2)
     yield NadarayaWatsonRegressor(
         adaptive="query", bandwidth="scott", n_neighbors=1, kernel="tricube"
     )
-    yield NadarayaWatsonRegressor(adaptive="key", bandwidth="gcv", degree=1, n_jobs=2)
+    yield NadarayaWatsonRegressor(adaptive="key", bandwidth="gcv", degree=1, max_queries=9)
 
 
 def product():

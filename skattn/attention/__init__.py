@@ -26,7 +26,7 @@ from skattn.attention._merge import Sums
 from skattn.attention._request import Line, Radii, Request, Resources, slices
 from skattn.attention._rows import Rows, inverse_radii, read_rows
 from skattn.attention._slopes import slope_sums
-from skattn.attention._threads import run_blocks
+from skattn.attention._threads import run_blocks, single_threaded_blas
 from skattn.attention._weights import collect_weights
 from skattn.geometry import Own
 from skattn.kernels import Kernel
@@ -48,6 +48,7 @@ __all__ = [
     "inverse_radii",
     "read_rows",
     "run_blocks",
+    "single_threaded_blas",
     "slices",
 ]
 

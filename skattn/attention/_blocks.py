@@ -9,14 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from skattn.attention._request import Request
+from skattn.attention._request import Request, Resources
 
 Array = NDArray[Any]  # of float32 or float64
 Indices = NDArray[np.intp]
 Buffer = NDArray[np.uint8]
 
-# Largest error of a squared distance that expanding |q - k|^2 = |q|^2 + |k|^2 - 2 q.k may cause.
-_TOLERANCE = {np.dtype(np.float64): 5e-13, np.dtype(np.float32): 5e-5}
+# Largest error of a squared distance in float32, where it is allowed.
+_SINGLE_TOLERANCE = 5e-5
+_EPS = {np.dtype(kind): float(np.finfo(kind).eps) for kind in (np.float32, np.float64)}
 # What may be added to the exponent of weights that would underflow: their sums stay finite.
 _LIFT = {np.dtype(np.float64): 600.0, np.dtype(np.float32): 70.0}
 # Below this number of queries, preparing the keys for matrix products costs more than it saves.
@@ -30,8 +31,8 @@ class WeightBlocks:
     ----------
     request : Request
         The queries, keys, kernel, sample weights and own keys.
-    dtype : numpy.dtype
-        float32 allows single precision where it is accurate.
+    resources : Resources
+        The precision allowed: expanding |q - k|^2 = |q|^2 + |k|^2 - 2 q.k loses digits.
 
     Attributes
     ----------
@@ -40,10 +41,12 @@ class WeightBlocks:
         into whatever the block is contracted with; one where they are in the weights already.
     """
 
-    def __init__(self, request: Request, dtype: np.dtype) -> None:
+    def __init__(self, request: Request, resources: Resources) -> None:
         self.request = request
-        double = np.dtype(np.float64)
+        double, dtype = np.dtype(np.float64), resources.dtype
         self.dtypes: list[np.dtype] = [double] if dtype == double else [dtype, double]
+        tolerance = {dtype: _SINGLE_TOLERANCE, double: resources.tolerance}
+        self._reach = {each: np.sqrt(2.0 * tolerance[each] / _EPS[each]) for each in self.dtypes}
         in_weights = not request.kernel.peaks_at_one
         self.factor = np.ones(len(request.keys)) if in_weights else np.exp(request.log_weights)
 
@@ -71,10 +74,7 @@ class WeightBlocks:
         if not self.request.kernel.smooth_at_zero or len(self.request.queries) < _FEW_QUERIES:
             return None
         radius = np.sqrt(self._query_norms[rows].max()) + self._key_radius
-        for dtype in self.dtypes:
-            if 0.5 * np.finfo(dtype).eps * radius**2 <= _TOLERANCE[dtype]:
-                return dtype
-        return None
+        return next((dtype for dtype in self.dtypes if radius <= self._reach[dtype]), None)
 
     def lift(self, rows: slice) -> float:
         """How much the log-weights of distant queries can be raised in passing."""

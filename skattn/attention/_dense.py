@@ -36,7 +36,7 @@ def dense_sums(request: Request, resources: Resources) -> tuple[Sums, NDArray[np
 class _DenseEngine:
     def __init__(self, request: Request, resources: Resources) -> None:
         self.request, self.resources = request, resources
-        self.blocks = WeightBlocks(request, resources.dtype)
+        self.blocks = WeightBlocks(request, resources)
         factor = self.blocks.factor
         contracted = np.column_stack([request.values * factor[:, None], factor])
         self.contracted = {dtype: contracted.astype(dtype) for dtype in self.blocks.dtypes}
@@ -70,10 +70,11 @@ class _DenseEngine:
         if self.request.own is not None:
             queries, keys, kept = self.blocks.own_entries(rows, columns)
             own_weights = weights[queries, keys] * self.blocks.factor[columns][keys]
-            np.add.at(own, queries, own_weights)
-            # of the rows a key stands for, the part that stays: its squares are as many fewer
-            weights[queries, keys] /= np.sqrt(np.where(kept > 0.0, kept, 1.0))
+            own[:] = np.bincount(queries, own_weights, len(weights))
         if self.request.repeats is not None:
+            if self.request.own is not None:
+                # of the rows a key stands for, the part that stays: its squares are as many fewer
+                weights[queries, keys] /= np.sqrt(np.where(kept > 0.0, kept, 1.0))
             np.multiply(weights, weights, out=weights)
             squares = weights @ self.squared[weights.dtype][columns]
         return Sums(shift, totals[:, :-1], totals[:, -1], squares, own)

@@ -118,11 +118,15 @@ class Resources:
         Size of the block of weights each thread holds; about the cache of a core is fastest.
     dtype : numpy.dtype
         float32 allows single precision where its error is bounded by 5e-5 of a weight.
+    tolerance : float
+        Largest error in float64 of a squared distance, in bandwidths, that rounding may cause where
+        it saves time.
     """
 
     n_threads: int = 1
     block_bytes: int = 2 << 20
     dtype: np.dtype = np.dtype(np.float64)
+    tolerance: float = 5e-13
 
     def workers(self, n_pairs: int) -> int:
         """Threads worth starting for so many pairs of queries and keys."""

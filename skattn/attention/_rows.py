@@ -75,7 +75,7 @@ class _Fixed:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.blocks = WeightBlocks(request, np.dtype(np.float64))
+        self.blocks = WeightBlocks(request, Resources())
         self.least = request.kernel.trusted_normalizer(np.dtype(np.float64))
 
     def read(self, queries: slice, resources: Resources) -> tuple[Array, NDArray[np.bool_]]:

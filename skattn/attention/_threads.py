@@ -22,7 +22,8 @@ _limiting = threading.Lock()
 
 
 @contextmanager
-def _single_threaded_blas() -> Iterator[None]:
+def single_threaded_blas() -> Iterator[None]:
+    """Keep the linear algebra library to one thread; free of cost inside another such context."""
     if not _limiting.acquire(blocking=False):
         yield
         return
@@ -41,7 +42,7 @@ def run_blocks(
     Each block is owned by one call, so that results do not depend on the number of threads.
     """
     shares = [blocks[i::n_threads] for i in range(min(n_threads, len(blocks)))]
-    with _single_threaded_blas():
+    with single_threaded_blas():
         if len(shares) <= 1:
             for share in shares:
                 task(share)

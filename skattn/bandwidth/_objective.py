@@ -16,8 +16,10 @@ from skattn.smoother import smooth, smooth_slopes
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Log-bandwidths, in spreads of a feature, beyond which it is as good as smoothed out.
-WIDEST = np.log(1e4)
+
+def systematic(n: int, most: int) -> Indices:
+    """At most so many of n rows, evenly spaced."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -77,18 +79,34 @@ class Objective:
         """The same criterion as a function of one log-bandwidth for all features."""
         return replace(self, has_common=True)
 
+    def at_most(self, n_queries: int) -> Objective:
+        """The same criterion, evaluated at fewer of the rows."""
+        return replace(self, rows=self.rows[systematic(len(self.rows), n_queries)])
+
     def single(self) -> Objective:
         """The same criterion, single precision allowed."""
         return replace(self, resources=replace(self.resources, dtype=np.dtype(np.float32)))
 
     def value(self, log_bandwidth: Array) -> float:
         """The criterion; inf smooths a feature out."""
+        if np.isposinf(log_bandwidth).all() and self.degree == 0:
+            return self._value_of_mean()
         return self.value_of(self.at(log_bandwidth))
 
     def value_of(self, request: Request) -> float:
         """The criterion of what a request of the rows returns."""
         smoothed = smooth(request, self.resources)
         return float(self.judge(smoothed.mean, smoothed.leverage))
+
+    def _value_of_mean(self) -> float:
+        """The criterion where nothing is told apart, and every key has its sample weight."""
+        own = self.own.take(self.rows)
+        columns = self.weights[:, None] * np.column_stack([np.ones(len(self.values)), self.values])
+        before = np.vstack([np.zeros(columns.shape[1]), np.cumsum(columns, axis=0)])
+        after = np.vstack([np.cumsum(columns[::-1], axis=0)[::-1], np.zeros(columns.shape[1])])
+        kept = own.kept[:, None] * (before[own.stop] - before[own.start])
+        sums = before[own.start] + after[own.stop] + kept
+        return float(self.judge(sums[:, 1:] / sums[:, :1], kept[:, 0] / sums[:, 0]))
 
     def at(self, log_bandwidth: Array, radii: Radii | None = None) -> Request:
         """What the rows ask for at log-bandwidths, their own left out; inf smooths out."""

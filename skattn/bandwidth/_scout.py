@@ -1,7 +1,8 @@
 """Descents from many starts at once, on few rows, to find where the minima are.
 
-All starts share the squared differences of the rows, feature by feature; a step of all of them is
-a handful of array operations in single precision.
+All starts share what does not depend on the bandwidth: squared differences of the rows, feature by
+feature, and their products with weights and values. A step of all of them is a handful of array
+operations in single precision.
 """
 
 from __future__ import annotations
@@ -13,79 +14,135 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skattn.attention import run_blocks, slices
-from skattn.bandwidth._objective import WIDEST, Objective
+from skattn.bandwidth._bend import HIGHEST, LOWEST, bend, newton_steps, stretch, unbend
+from skattn.bandwidth._objective import Objective
 
-__all__ = ["scout"]
+__all__ = ["is_small_enough_to_scout", "scout"]
 
 Array = NDArray[np.float64]
+Single = NDArray[Any]  # of float32
 
-# Entries of the largest arrays, in single precision.
-_CACHED_ENTRIES = 50_000
+# Weights of so many pairs of rows at once stay in the cache, in single precision.
+_CACHED_ENTRIES = 200_000
+# So many numbers are prepared at most, in single precision.
+_MOST_ENTRIES = 4_000_000
+# Longest step in any coordinate.
+_LONGEST = 2.0
+# Points this close to each other in every coordinate go the same way.
+_CLOSE = 0.05
 
 
-def scout(objective: Objective, starts: Array, n_steps: int) -> tuple[Array, Array]:
+def is_small_enough_to_scout(objective: Objective) -> bool:
+    """Whether there is memory for `scout`, and the criterion is its."""
+    n_keys, n_features = objective.coordinates.shape
+    per_pair = (1 + n_features) * (1 + objective.values.shape[1])
+    n_entries = len(objective.rows) * n_keys * per_pair
+    return objective.criterion == "loo" and n_entries <= _MOST_ENTRIES
+
+
+def scout(
+    objective: Objective, starts: Array, n_steps: int, tolerance: float
+) -> tuple[Array, Array]:
     """Damped Gauss-Newton steps on leave-one-out errors from each of some starts.
 
     Parameters
     ----------
     objective : Objective
-        The rows: few, since memory is O((n_starts + n_features) * n_rows**2). The criterion is
-        leave-one-out.
+        The rows: few, since memory is O((n_features * n_outputs + n_starts) * n_rows**2). The
+        criterion is leave-one-out.
     starts : ndarray of shape (n_starts, n_features)
         Log-bandwidths in spreads.
     n_steps : int
-        At most; fewer where no start gains any more.
+        At most, from each start.
+    tolerance : float
+        A start has arrived when a step promises to lower its value by less than this fraction.
 
     Returns
     -------
-    values : ndarray of shape (n_starts,)
-        Mean squared leave-one-out errors reached.
-    log_bandwidths : ndarray of shape (n_starts, n_features)
+    values : ndarray of shape (n_found,)
+        Mean squared leave-one-out errors reached, from starts that did not meet better ones.
+    log_bandwidths : ndarray of shape (n_found, n_features)
         Where.
     """
     fleet = _Fleet(objective)
-    theta = np.clip(starts, -WIDEST, WIDEST)
-    damping = np.full(len(theta), 1e-2)
-    values, gradients, matrices = fleet.linearize(theta)
+    bent, active = bend(starts), np.arange(len(starts))
+    arrives = np.ones(len(starts), dtype=bool)
+    damping, longest = np.full(len(bent), 1e-2), np.full((len(bent), 1), _LONGEST)
+    values, gradients, matrices = fleet.linearize(bent)
     for _ in range(n_steps):
-        diagonal = np.einsum("sjj->sj", matrices)
-        floor = np.maximum(1e-3 * diagonal.max(axis=1, keepdims=True), 1e-12)
-        damped = (
-            matrices
-            + np.eye(theta.shape[1]) * (damping[:, None] * np.maximum(diagonal, floor))[:, None, :]
-        )
-        steps = np.linalg.solve(damped, -0.5 * gradients[:, :, None])[:, :, 0]
-        trial = np.clip(theta + np.clip(steps, -2.0, 2.0), -WIDEST, WIDEST)
-        lowered = fleet.linearize(trial)
-        better = lowered[0] < values
-        settled = (values - lowered[0])[better] < 1e-4 * values[better]
-        theta = np.where(better[:, None], trial, theta)
-        values = np.where(better, lowered[0], values)
-        gradients = np.where(better[:, None], lowered[1], gradients)
-        matrices = np.where(better[:, None, None], lowered[2], matrices)
-        damping = np.where(better, 0.3 * damping, 6.0 * damping)
-        if better.any() and settled.all():
+        arrives[active] = _distinct(bent[active], values[active])
+        active = active[arrives[active]]
+        damped = _damped(matrices[active], damping[active])
+        steps = newton_steps(bent[active], gradients[active], damped)
+        steps = np.minimum(np.maximum(steps, -longest[active]), longest[active])
+        promised = -np.einsum("sj,sj->s", gradients[active], steps)
+        goes_on = promised > tolerance * values[active]
+        active, steps = active[goes_on], steps[goes_on]
+        if active.size == 0:
             break
-    return values, theta
+        trial = np.clip(bent[active] + steps, LOWEST, HIGHEST)
+        reached = fleet.linearize(trial)
+        better = reached[0] < values[active]
+        moved = active[better]
+        bent[moved] = trial[better]
+        for kept, new in zip((values, gradients, matrices), reached, strict=True):
+            kept[moved] = new[better]
+        damping[active] = np.maximum(damping[active] * np.where(better, 0.3, 6.0), 1e-10)
+        lengths = np.abs(steps).max(axis=1, keepdims=True)
+        longest[active] = np.where(better[:, None], _LONGEST, 0.3 * lengths)
+    return values[arrives], unbend(bent[arrives])
+
+
+def _distinct(bent: Array, values: Array) -> NDArray[np.bool_]:
+    """Which points are not close to a better one, and so about to arrive where that does."""
+    is_close = (np.abs(bent[:, None] - bent) < _CLOSE).all(axis=2)
+    rank = np.argsort(np.argsort(values, kind="stable"))
+    return np.logical_not((is_close & (rank < rank[:, None])).any(axis=1))
+
+
+def _damped(matrices: Array, damping: Array) -> Array:
+    """Gauss-Newton matrices as Levenberg and Marquardt damp them."""
+    diagonals = np.einsum("sjj->sj", matrices)
+    scale = np.maximum(diagonals, np.maximum(1e-3 * diagonals.max(axis=1, keepdims=True), 1e-12))
+    return matrices + np.eye(scale.shape[1]) * (damping[:, None] * scale)[:, None, :]
 
 
 class _Fleet:
     """Leave-one-out errors of the same rows at many bandwidths."""
 
     def __init__(self, objective: Objective) -> None:
-        self.kernel = objective.kernel
+        self.kernel, rows = objective.kernel, objective.rows
         # nothing is lost on outliers this far out, and squares do not overflow
         x = np.clip(objective.coordinates, -1e9, 1e9).astype(np.float32)
-        self.differences = (x[:, None, :] - x) ** 2  # (queries, keys, features)
-        self.by_feature = np.ascontiguousarray(self.differences.reshape(-1, x.shape[1]).T)
+        squares = (x[rows].T[:, :, None] - x.T[:, None, :]) ** 2
+        self.scaled = squares * np.float32(self.kernel.rate)  # (features, queries, keys)
+        self.weights = np.tile(objective.weights.astype(np.float32), (len(rows), 1))
+        own = objective.own.take(rows)
+        queries, keys = own.entries(0, len(x))
+        self.weights[queries, keys] *= own.kept[queries]
         self.values = objective.values.astype(np.float32)
-        self.weights = np.broadcast_to(objective.weights, (len(x), len(x))).astype(np.float32)
-        queries, keys = objective.own.entries(0, len(x))
-        self.weights[queries, keys] *= objective.own.kept[queries]
-        self.share = objective.weights / objective.weights.sum()
+        self.moments = self._moments(squares)
+        self.step = max(1, _CACHED_ENTRIES // self.weights.size)  # starts at a time
+        self.buffer = np.empty(self.step * self.weights.size, np.float32)
+        self.targets = objective.values[rows]
+        share = objective.weights[rows] / objective.weights[rows].sum()
+        self.share = np.repeat(share / self.values.shape[1], self.values.shape[1])
 
-    def linearize(self, theta: Array) -> tuple[Array, Array, Array]:
-        """Values, gradients and Gauss-Newton matrices at log-bandwidths (n_starts, n_features)."""
+    def _moments(self, squares: Single) -> Single:
+        """What weights, then slopes, are summed with; (queries, 1 or feature, 1 or value, keys)."""
+        n_features, n_queries, n_keys = squares.shape
+        shape = n_queries, 1 + n_features, 1 + self.values.shape[1], n_keys
+        moments = np.empty(shape, np.float32)
+        moments[:, 0, 0] = self.weights
+        # the slope of an exponential is its rate times its weight
+        powers = self.scaled if self.kernel.is_exponential else squares
+        np.multiply(powers.transpose(1, 0, 2), self.weights[:, None], out=moments[:, 1:, 0])
+        np.multiply(moments[:, :, :1], self.values.T, out=moments[:, :, 1:])
+        return moments
+
+    def linearize(self, bent: Array) -> tuple[Array, Array, Array]:
+        """Values, gradients and Gauss-Newton matrices at bent log-bandwidths, one a row."""
+        theta = unbend(bent)
         values, gradients = np.zeros(len(theta)), np.zeros(theta.shape)
         matrices = np.zeros((*theta.shape, theta.shape[1]))
 
@@ -93,53 +150,68 @@ class _Fleet:
             for block in blocks:
                 values[block], gradients[block], matrices[block] = self._linearize(theta[block])
 
-        # few starts at a time, for arrays that stay in the cache
-        step = max(1, _CACHED_ENTRIES // self.weights.size)
-        run_blocks(run, list(slices(len(theta), step)), n_threads=1)
-        return values, gradients, matrices
+        run_blocks(run, list(slices(len(theta), self.step)), n_threads=1)
+        factors = stretch(theta)
+        return values, factors * gradients, factors[:, :, None] * matrices * factors[:, None]
 
     def _linearize(self, theta: Array) -> tuple[Array, Array, Array]:
-        weights, slopes = self._weights(theta)
-        total = weights.sum(axis=2)
-        found = total > 0.0
-        total[~found] = 1.0
-        slopes *= found[:, :, None]
-        value, n_outputs = np.zeros(len(theta)), self.values.shape[1]
-        gradient = np.zeros(theta.shape)
-        matrix = np.zeros((*theta.shape, theta.shape[1]))
-        for v in self.values.T:
-            mean = np.where(found, weights @ v / total, v[self._nearest(theta, found)])
-            error = (v - mean).astype(np.float64)
-            moved = slopes * (v - mean[:, :, None])
-            jacobian = np.matmul(moved.transpose(1, 0, 2), self.differences)  # by query
-            jacobian = jacobian.transpose(1, 0, 2).astype(np.float64) / total[:, :, None]
-            jacobian *= -2.0 * np.exp(-2.0 * theta)[:, None, :]
-            value += (error**2) @ self.share / n_outputs
-            shared = jacobian * (self.share / n_outputs)[:, None]
-            gradient -= 2.0 * np.einsum("sqj,sq->sj", shared, error)
-            matrix += shared.transpose(0, 2, 1) @ jacobian
-        return value, gradient, matrix
+        sums = self._sums(theta).astype(np.float64)
+        total = sums[:, :, :1, :1]
+        found = total[:, :, 0, 0] > 0.0
+        sums = sums / np.where(total > 0.0, total, 1.0)
+        mean = sums[:, :, 0, 1:]
+        if not found.all():
+            mean[~found] = self.values[self._nearest(theta)[~found]]
+        slopes = sums[:, :, 1:, 1:] - mean[:, :, None, :] * sums[:, :, 1:, :1]
+        slopes *= (-2.0 * np.exp(-2.0 * theta))[:, None, :, None]
+        jacobian = slopes.transpose(0, 2, 1, 3).reshape(*theta.shape, -1)
+        errors = (self.targets - mean).reshape(len(theta), -1)
+        shared = jacobian * self.share
+        gradient = -2.0 * (shared @ errors[:, :, None])[:, :, 0]
+        return errors**2 @ self.share, gradient, shared @ jacobian.transpose(0, 2, 1)
 
-    def _weights(self, theta: Array) -> tuple[NDArray[Any], NDArray[Any]]:
-        """Kernel weights and slopes, times the sample weights; (n_starts, n_rows, n_rows)."""
-        squared = self._squared(theta)
+    def _sums(self, theta: Array) -> Single:
+        """Sums over keys of weights, then slopes; (starts, queries, 1 or feature, 1 or value)."""
+        weights = self.kernel.profile(self._scaled_squares(theta))
         if self.kernel.is_exponential:
-            present = np.where(self.weights > 0.0, squared, np.float32(np.inf))
-            squared -= present.min(axis=2, keepdims=True)
-            weights = np.exp(np.minimum(self.kernel.rate * squared, 80.0)) * self.weights
-            return weights, self.kernel.rate * weights
-        slopes = self.kernel.slope(self.kernel.rate * squared) * self.weights
-        weights = self.kernel.profile(self.kernel.rate * squared) * self.weights
+            return self._lifted(_contract(weights, self.moments), theta)
         weights[weights < 1e-30] = 0.0
-        return weights, slopes
+        totals = _contract(weights, self.moments[:, :1])
+        slopes = self.kernel.slope(self._scaled_squares(theta))
+        return np.concatenate([totals, _contract(slopes, self.moments[:, 1:])], axis=2)
 
-    def _squared(self, theta: Array) -> NDArray[Any]:
-        product = np.exp(-2.0 * theta).astype(np.float32) @ self.by_feature
-        return product.reshape(-1, *self.weights.shape)
+    def _lifted(self, sums: Single, theta: Array) -> Single:
+        """Sums where weights are too small anew, relative to the weight of the nearest key."""
+        least = self.kernel.trusted_normalizer(np.dtype(np.float32))
+        starts, queries = np.nonzero(sums[:, :, 0, 0] < least)
+        if starts.size:
+            inverse = np.exp(-2.0 * theta[starts]).astype(np.float32)
+            logits = np.einsum("hj,jhk->hk", inverse, self.scaled[:, queries])
+            logits[self.weights[queries] == 0.0] = -np.inf
+            logits -= logits.max(axis=1, keepdims=True)
+            moments = self.moments[queries]
+            sums[starts, queries] = np.einsum("hk,hjvk->hjv", self.kernel.profile(logits), moments)
+        return sums
 
-    def _nearest(self, theta: Array, found: NDArray[np.bool_]) -> NDArray[Any]:
-        """The nearest other key of each query, where no key was found in the support."""
-        if found.all():
-            return np.zeros(found.shape, dtype=np.intp)
-        present = np.where(self.weights > 0.0, self._squared(theta), np.float32(np.inf))
-        return present.argmin(axis=2)
+    def _scaled_squares(self, theta: Array) -> Single:
+        """Squared distances times the rate of the kernel, until called again.
+
+        Of shape (n_starts, n_queries, n_keys).
+        """
+        inverse = np.exp(-2.0 * theta).astype(np.float32)
+        scaled = self.scaled.reshape(theta.shape[1], -1)
+        out = self.buffer[: len(theta) * self.weights.size].reshape(len(theta), -1)
+        return np.matmul(inverse, scaled, out=out).reshape(-1, *self.weights.shape)
+
+    def _nearest(self, theta: Array) -> NDArray[np.intp]:
+        """The nearest other key of each query."""
+        squares = self._scaled_squares(theta) / np.float32(self.kernel.rate)
+        return np.where(self.weights > 0.0, squares, np.float32(np.inf)).argmin(axis=2)
+
+
+def _contract(weights: Single, moments: Single) -> Single:
+    """Sums over keys, query by query; (n_starts, n_queries, ...)."""
+    n_queries, *shape, n_keys = moments.shape
+    flat = moments.reshape(n_queries, -1, n_keys)
+    sums = np.matmul(weights.transpose(1, 0, 2), flat.transpose(0, 2, 1))
+    return sums.transpose(1, 0, 2).reshape(len(weights), n_queries, *shape)

@@ -16,8 +16,9 @@ from scipy.optimize import minimize, minimize_scalar
 from scipy.spatial.distance import cdist
 
 from skattn.attention import bandwidth_ladder, grid_means
-from skattn.bandwidth._objective import WIDEST, Objective
-from skattn.bandwidth._scout import scout
+from skattn.bandwidth._bend import WIDEST, bend, free, newton_steps, stretch, unbend
+from skattn.bandwidth._objective import Objective
+from skattn.bandwidth._scout import is_small_enough_to_scout, scout
 
 __all__ = ["Candidate", "gauss_newton", "search_common", "search_each"]
 
@@ -28,6 +29,10 @@ Indices = NDArray[np.intp]
 _WIDE = np.log(30.0)
 # Stands for an infinite criterion in searches that do arithmetic with it.
 _INFINITE = 1e100
+# Longest step of a descent in any coordinate.
+_LONGEST = 2.0
+# With more pairs of rows, first descents are in single precision.
+_MANY_PAIRS = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class Candidate:
 
     def moved(self, shift: float) -> Candidate:
         """The same at log-bandwidths of other rows."""
-        return Candidate(self.value, self.log_bandwidth + shift)
+        return Candidate(self.value, shifted(self.log_bandwidth, shift))
 
     def distance(self, other: Candidate) -> float:
         """The largest difference of log-bandwidths, wherever features matter."""
@@ -54,6 +59,11 @@ class Candidate:
     def expand(self, n_features: int) -> Candidate:
         """The same for each feature, from one common log-bandwidth."""
         return Candidate(self.value, np.full(n_features, self.log_bandwidth[0]))
+
+
+def shifted(log_bandwidths: Array, shift: float) -> Array:
+    """Log-bandwidths for other rows; what is smoothed out stays so."""
+    return np.where(log_bandwidths < WIDEST, log_bandwidths + shift, WIDEST)
 
 
 def best(candidates: Sequence[Candidate]) -> Candidate:
@@ -69,7 +79,7 @@ def ladder(objective: Objective, *, exact: bool) -> tuple[Array, int]:
     density = (len(sample) / len(objective.coordinates)) ** (1.0 / objective.coordinates.shape[1])
     narrowest = np.quantile(gaps, 0.05, method="lower") * min(1.0, density) / 8.0
     n_pairs = len(objective.rows) * len(objective.coordinates)
-    steps = 4 if n_pairs < 2e5 and exact and objective.degree == 0 else 2
+    steps = 1 if not exact else 4 if n_pairs < 2e5 and objective.degree == 0 else 2
     if not objective.kernel.has_slope and n_pairs < 2e4:
         steps = 48  # steps and kinks everywhere: look closely
     widest = min(4.0 * distances.max(), np.exp(WIDEST))
@@ -157,7 +167,7 @@ def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Arr
 def search_each(
     objective: Objective, scouts: Objective, pilots: Sequence[Objective], common: Candidate
 ) -> Candidate:
-    """A bandwidth for each feature, never worse than the common one.
+    """A bandwidth for each feature.
 
     Parameters
     ----------
@@ -168,33 +178,54 @@ def search_each(
     pilots : sequence of Objective
         The criterion on fewer rows, from few to many, to choose among the best.
     common : Candidate
-        The best common bandwidth of `objective`.
+        A good common bandwidth, to start from.
     """
+    mean = Candidate.at(objective, np.full_like(common.log_bandwidth, np.inf))
     if not objective.kernel.has_slope:
-        return best([common, _coordinate_search(objective, common.log_bandwidth)])
+        return best([mean, _coordinate_search(objective, common.log_bandwidth)])
     base = np.minimum(common.log_bandwidth, np.log(4.0))
     # where rows are few or features many, minima are many
     n, d = objective.coordinates.shape
-    n_random, n_promising, n_steps = (48, 5, 14) if n <= 250 or d > 3 else (16, 2, 8)
-    shift = scouts.shrinkage(objective)
-    starts = _starts(objective, base, n_random) - shift
-    found = [candidate.moved(shift) for candidate in _descend_all(scouts, starts, n_steps)]
+    n_random, n_promising, n_steps = (48, 5, 14) if n <= 250 or d > 3 else (16, 4, 8)
+    tolerance = 1e-3 if pilots else 1e-4
+    found = _scouted(scouts, objective, _starts(objective, base, n_random), n_steps, tolerance)
     points = [base, *_promising(found, n_promising)]
     for pilot in pilots:
-        shift = pilot.shrinkage(objective)
-        found = [_descend(pilot.single(), point - shift, 1e-3).moved(shift) for point in points]
-        points = _promising(found, 3 if d > 3 else 2)
-    rough = best([_descend(objective.single(), point, 1e-4) for point in points])
-    chosen = _descend(objective, rough.log_bandwidth, 1e-8)
-    return best([common, _smooth_out(objective, chosen)])
+        if is_small_enough_to_scout(pilot):
+            found = _scouted(pilot, objective, np.array(points), 20, 1e-3)
+        else:
+            shift = pilot.shrinkage(objective)
+            starts = [shifted(point, -shift) for point in points]
+            found = [_descend(pilot.single(), start, 1e-3).moved(shift) for start in starts]
+        points = _promising(found, 3)
+    return best([mean, _smooth_out(objective, _lowest(objective, points))])
 
 
-def _descend_all(scouts: Objective, starts: Array, n_steps: int) -> list[Candidate]:
-    """Where short descents from each of some starts lead."""
-    if scouts.degree == 0:
-        return [Candidate(*end) for end in zip(*scout(scouts, starts, n_steps), strict=True)]
-    starts = np.clip(starts, -WIDEST, WIDEST)
-    return [gauss_newton(scouts.linearize, start, 1e-3, n_steps) for start in starts]
+def _scouted(
+    few: Objective, objective: Objective, starts: Array, n_steps: int, tolerance: float
+) -> list[Candidate]:
+    """Where descents on few rows arrive, as log-bandwidths of the objective."""
+    shift = few.shrinkage(objective)
+    starts = shifted(starts, -shift)
+    if few.degree > 0:
+        arrived = [gauss_newton(few.linearize, start, tolerance, n_steps) for start in starts]
+        return [candidate.moved(shift) for candidate in arrived]
+    values, log_bandwidths = scout(few, starts, n_steps, tolerance)
+    return [
+        Candidate(float(value), shifted(log_bandwidth, shift))
+        for value, log_bandwidth in zip(values, log_bandwidths, strict=True)
+    ]
+
+
+def _lowest(objective: Objective, points: Sequence[Array]) -> Candidate:
+    """The lowest of the minima near some points, most promising first."""
+    n_pairs = len(objective.rows) * len(objective.coordinates)
+    if n_pairs > _MANY_PAIRS or objective.criterion != "loo":
+        points = [best([_descend(objective.single(), p, 1e-4) for p in points]).log_bandwidth]
+    found = _descend(objective, points[0], 1e-8)
+    for point in points[1:]:
+        found = best([found, _descend(objective, point, 1e-8, known=found)])
+    return found
 
 
 def _starts(objective: Objective, base: Array, n_random: int) -> Array:
@@ -230,6 +261,8 @@ def _promising(candidates: Sequence[Candidate], most: int) -> list[Array]:
 def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:
     """Give up features whose bandwidth the criterion does not need to be finite."""
     for j in np.argsort(-candidate.log_bandwidth, kind="stable"):
+        if candidate.log_bandwidth[j] < 0.0:  # narrower than its spread: it matters
+            break
         wider = candidate.log_bandwidth.copy()
         wider[j] = np.inf
         without = Candidate.at(objective, wider)
@@ -239,11 +272,13 @@ def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:
     return candidate
 
 
-def _descend(objective: Objective, start: Array, tolerance: float) -> Candidate:
+def _descend(
+    objective: Objective, start: Array, tolerance: float, known: Candidate | None = None
+) -> Candidate:
     """A local minimum of the criterion near a start, up to a relative tolerance."""
     start = np.clip(start, -WIDEST, WIDEST)
     if objective.criterion == "loo":
-        return gauss_newton(objective.linearize, start, tolerance)
+        return gauss_newton(objective.linearize, start, tolerance, known=known)
 
     def function(theta: Array) -> tuple[float, Array]:
         value, gradient, _ = objective.linearize(theta)
@@ -265,6 +300,7 @@ def gauss_newton(
     start: Array,
     tolerance: float,
     max_iter: int = 60,
+    known: Candidate | None = None,
 ) -> Candidate:
     """Minimise squared errors by damped Gauss-Newton steps (Levenberg and Marquardt).
 
@@ -277,42 +313,72 @@ def gauss_newton(
     linearize : callable
         Returns the value, its gradient and half its Hessian without second derivatives.
     start : ndarray of shape (n_features,)
-        Steps are at most 2 in any coordinate and stay within plus or minus `WIDEST`.
+        Steps stay within plus or minus `WIDEST`.
     tolerance : float
         Stop when a step lowers the value by less than this fraction of it.
     max_iter : int, default=60
+    known : Candidate, default=None
+        A minimum found already: give up where it is near, or likely to stay the lower one.
 
     Returns
     -------
     Candidate
         The best point seen.
     """
-    theta, damping = start, 1e-2
-    value, gradient, matrix = linearize(theta)
+    bent, damping, longest = bend(start), 1e-2, _LONGEST
+    value, gradient, matrix = _bent(linearize, bent)
     rest, is_near = np.zeros_like(matrix), False
     for _ in range(max_iter):
-        scale = np.maximum(np.diag(matrix), max(1e-3 * np.diag(matrix).max(), 1e-12))
+        is_free = free(bent, gradient)
         hessian = matrix + rest if is_near else matrix
-        if is_near and np.linalg.eigvalsh(hessian)[0] <= 0.0:
+        if is_near and not _is_positive(hessian[np.ix_(is_free, is_free)]):
             hessian = matrix
-        step = np.linalg.solve(hessian + damping * np.diag(scale), -0.5 * gradient)
-        step = np.clip(theta + np.clip(step, -2.0, 2.0), -WIDEST, WIDEST) - theta
-        predicted = -(gradient @ step + step @ hessian @ step)
-        trial = linearize(theta + step)
+        scale = np.maximum(np.diag(matrix), max(1e-3 * np.diag(matrix).max(), 1e-12))
+        step = newton_steps(bent, gradient, hessian + damping * np.diag(scale))
+        step = np.clip(step, -longest, longest)
+        predicted = -float(gradient @ step + step @ hessian @ step)
+        if predicted < 0.0 and damping < 1e8:  # what is left of the step leads up
+            damping *= 6.0
+            continue
+        if predicted <= 0.01 * tolerance * value:
+            break
+        if known is not None and (
+            value - 3.0 * predicted > known.value
+            or np.abs(bent - bend(known.log_bandwidth)).max() < 0.1
+        ):
+            break
+        trial = _bent(linearize, bent + step)
         decrease = value - trial[0]
         missed = 0.5 * (trial[1] - gradient) - (trial[2] + rest) @ step
         if abs(missed @ step) > 1e-3 * np.linalg.norm(missed) * np.linalg.norm(step):
             rest = rest + np.outer(missed, missed) / (missed @ step)
-        is_near = abs(decrease) < 1e-3 * value
+        is_near = abs(decrease) < 1e-2 * value
         if decrease > 0.0:
-            theta, (value, gradient, matrix) = theta + step, trial
+            bent, (value, gradient, matrix) = bent + step, trial
             gain = decrease / max(predicted, 1e-300)
             damping *= 0.2 if gain > 0.75 else 1.0 if gain > 0.25 else 3.0
+            damping = max(damping, 1e-10)  # features may be copies of each other
+            longest = min(3.0 * longest, _LONGEST)
         else:
             damping *= 6.0
+            longest = 0.3 * float(np.abs(step).max())
         if predicted <= tolerance * value or 0.0 < decrease <= tolerance * value or damping > 1e8:
             break
-    return Candidate(value, theta)
+    return Candidate(value, unbend(bent))
+
+
+def _is_positive(matrix: Array) -> bool:
+    return bool((np.linalg.eigvalsh(matrix) > 0.0).all())
+
+
+def _bent(
+    linearize: Callable[[Array], tuple[float, Array, Array]], bent: Array
+) -> tuple[float, Array, Array]:
+    """A value, its gradient and matrix in the bent variable."""
+    log_bandwidth = unbend(bent)
+    value, gradient, matrix = linearize(log_bandwidth)
+    factor = stretch(log_bandwidth)
+    return value, factor * gradient, factor[:, None] * matrix * factor
 
 
 def _coordinate_search(objective: Objective, start: Array) -> Candidate:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.attention import Resources
+from skattn.attention import Resources, single_threaded_blas
 from skattn.bandwidth._criteria import mean_squares
-from skattn.bandwidth._objective import Objective
+from skattn.bandwidth._objective import Objective, systematic
 from skattn.bandwidth._rules import effective_rows, spread
 from skattn.bandwidth._search import search_common, search_each
 from skattn.geometry import (
@@ -29,6 +30,8 @@ Indices = NDArray[np.intp]
 # Rows on which to descend from many starts, and on which to choose among the best of them; the
 # common bandwidth is sought on the last number of rows.
 _SCOUTS, _PILOTS = 100, (250, 1000)
+# Errors of squared distances, in bandwidths: criteria are precise to about as much.
+_TOLERANCE = 1e-11
 
 
 @dataclass(frozen=True)
@@ -83,16 +86,19 @@ def select_bandwidth(
     units = _Units.of(table, criterion.name)
     if not informative.any() or units.values.shape[1] == 0:  # nothing to tell apart, or to tell
         return bandwidth, units.restore(_value_of_the_mean(table, criterion, units))
-    objective = _objective(table, criterion, scale, units, len(table.X))
-    each = anisotropic and informative.sum() > 1
-    pilot = _objective(table, criterion, scale, units, _PILOTS[0 if each else -1])
-    found = search_common(objective, pilot, exact=not each)
-    if each:
-        loo = replace(criterion, name="loo")
-        scouts = _objective(table, loo, scale, units, _number_of_scouts(objective))
-        sizes = [size for size in _PILOTS if 2 * size <= len(table.X)]
-        pilots = [_objective(table, criterion, scale, units, size) for size in sizes]
-        found = search_each(objective, scouts, pilots, found)
+    some = partial(_objective, table, criterion, scale, units)
+    objective = some(len(table.X))
+    with single_threaded_blas():  # once: limiting it takes as long as a small evaluation
+        if anisotropic and informative.sum() > 1:
+            pilots = [some(size) for size in _PILOTS if 2 * size <= len(table.X)]
+            pilot = some(_PILOTS[0])
+            found = search_common(pilot, pilot.at_most(_SCOUTS), exact=False)
+            found = found.moved(pilot.shrinkage(objective))
+            loo = replace(criterion, name="loo")
+            scouts = _objective(table, loo, scale, units, _number_of_scouts(objective))
+            found = search_each(objective, scouts, pilots, found)
+        else:
+            found = search_common(objective, some(_PILOTS[-1]))
     bandwidth[informative] = scale[informative] * np.exp(found.log_bandwidth)
     return bandwidth, units.restore(found.value)
 
@@ -207,7 +213,7 @@ def _objective(
     table: Table, criterion: Criterion, scale: Array, units: _Units, most_rows: int
 ) -> Objective:
     """The criterion on all rows, or a systematic sample of them."""
-    chosen = _systematic(len(table.X), most_rows)
+    chosen = systematic(len(table.X), most_rows)
     values, table = units.values[chosen], table.take(chosen)
     informative = np.isfinite(scale)
     X = table.X[:, informative]
@@ -225,16 +231,11 @@ def _objective(
         criterion.name,
         criterion.kernel,
         n,
-        _systematic(len(coordinates), criterion.max_queries),
-        criterion.resources,
+        systematic(len(coordinates), criterion.max_queries),
+        replace(criterion.resources, tolerance=_TOLERANCE),
         criterion.degree,
         principal_axes(coordinates, weights) if many else None,
     )
-
-
-def _systematic(n: int, most: int) -> Indices:
-    """At most so many of n rows, evenly spaced."""
-    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
 def _value_of_the_mean(table: Table, criterion: Criterion, units: _Units) -> float:

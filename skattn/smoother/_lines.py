@@ -104,13 +104,12 @@ def fit_lines(block: Rows, line: Line, values: Array) -> Lines:
     shifted = line.keys - pivot
     moments = _Moments.of(weights, shifted, values)
     fitted, narrowest = _solve(moments, queries - pivot, flat=block.outside)
-    for row in _spoilt(moments, fitted, narrowest):
-        exact = _Moments.exactly(weights[row], shifted, values)
-        moments.write(row, exact)
-        one = slice(row, row + 1)
-        redone, _ = _solve(exact, queries[one] - pivot, flat=block.outside[one])
+    spoilt = _spoilt(moments, fitted, narrowest)
+    if spoilt.size:
+        exact = _Moments.exactly(weights[spoilt], shifted, values)
+        redone, _ = _solve(exact, (queries - pivot)[spoilt], flat=block.outside[spoilt])
         for field in fields(Lines):
-            getattr(fitted, field.name)[one] = getattr(redone, field.name)
+            getattr(fitted, field.name)[spoilt] = getattr(redone, field.name)
     return replace(fitted, center=fitted.center + pivot)
 
 
@@ -151,25 +150,19 @@ class _Moments:
 
     @classmethod
     def exactly(cls, weights: Array, keys: Array, values: Array) -> _Moments:
-        """Moments of one row of weights, from differences to the mean."""
-        present = np.flatnonzero(weights)
-        weights, keys, values = weights[present, None], keys[present], values[present]
-        near = (weights * keys).sum(axis=0)
-        center = near + (weights * (keys - near)).sum(axis=0)
-        level = (weights * values).sum(axis=0)
-        away = keys - center
-        return cls(
-            center[None],
-            ((weights * away).T @ away)[None],
-            np.zeros(1),
-            level[None],
-            ((weights * away).T @ (values - level))[None],
-        )
+        """Moments of each row of weights, from differences to its means."""
+        rows = [cls._of_row(row, keys, values) for row in weights]
+        return cls(*(np.stack(moments) for moments in zip(*rows, strict=True)))
 
-    def write(self, row: int, other: _Moments) -> None:
-        """Overwrite the moments of one row."""
-        for field in fields(_Moments):
-            getattr(self, field.name)[row] = getattr(other, field.name)[0]
+    @staticmethod
+    def _of_row(weights: Array, keys: Array, values: Array) -> tuple[Array, ...]:
+        present = np.flatnonzero(weights)
+        weights, keys, values = weights[present], keys[present], values[present]
+        near = weights @ keys
+        center, level = near + weights @ (keys - near), weights @ values
+        away = keys - center
+        weighted = (weights[:, None] * away).T
+        return center, weighted @ away, np.zeros(()), level, weighted @ (values - level)
 
 
 def _solve(moments: _Moments, queries: Array, flat: NDArray[np.bool_]) -> tuple[Lines, Array]:

@@ -1,0 +1,29 @@
+"""The criterion as a function of log-bandwidths."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skattn.attention import Resources
+from skattn.bandwidth import CRITERIA
+from skattn.bandwidth._objective import Objective
+from skattn.geometry import Own
+from skattn.kernels import KERNELS
+
+
+@pytest.mark.parametrize("criterion", CRITERIA)
+def test_the_mean_is_the_limit_of_wide_bandwidths(criterion, rng):
+    X, values, weights = rng.standard_normal((30, 2)), rng.standard_normal((30, 2)), rng.random(30)
+    weights[3] = 1e9  # nearly all weight: sums without it keep their digits
+    every = np.arange(30)
+    kinds = {
+        "row": Own(every, every + 1, np.zeros(30)),
+        "itself": Own(every, every + 1, 1.0 + 0 * X[:, 0]),
+    }
+    kinds["group"] = Own(every // 3 * 3, every // 3 * 3 + 3, np.zeros(30))
+    for own in kinds.values():
+        objective = Objective(
+            X, values, weights, own, criterion, KERNELS["gaussian"], 30.0, every, Resources()
+        )
+        wide = objective.value(np.full(2, np.log(1e7)))
+        assert_allclose(objective.value(np.full(2, np.inf)), wide, rtol=1e-9)
