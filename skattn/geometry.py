@@ -167,6 +167,10 @@ class Frame:
             coordinates[beyond] = _pull_back(halves, self.bandwidth)
         return coordinates
 
+    def gradient(self, slopes: Array) -> tuple[Indices, Array]:
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates."""
+        return self.features, slopes / self.bandwidth[:, None]
+
 
 def _pull_back(numerator: Array, bandwidth: Array) -> Array:
     """Rows of ``numerator / bandwidth``, each scaled to its direction times _FARTHEST."""

@@ -292,7 +292,7 @@ class _Without:
 
     At degree 0, without the share p of the weight, of values v: f_-i - f = p (f - v) / (1 - p). At
     degree 1, by the leverage h of the local fit at k_i, likewise:
-    f_-i - f = -S_i (v_i - line(k_i)) / (1 - h).
+    f_-i - f = -S_i (v_i - line(k_i)) / (1 - h), exactly if there is no ridge.
     """
 
     def __init__(
@@ -312,6 +312,7 @@ class _Without:
             within = replace(block, queries=slice(0, len(self.weights)))
             lines = fit_lines(within, request.line, request.values)
             self.mean = lines.mean(request.line.queries)
+            self.pulls = lines.ridge * np.einsum("qj,qjp->qp", lines.arm, lines.slope)
             self.fitted, self.factors, self.leverages = self._at_units(lines, request.line.keys)
         self.large = self.leverages >= _LARGE_SHARE
         self.anew = self._predict_anew(queries[self.large], units[self.large])
@@ -350,6 +351,7 @@ class _Without:
             moves = self.shares * self.mean[queries, output] - sums
         else:
             moves = self.factors * (self.shares * self.fitted[:, output] - sums)
+            moves += self.shares * self.pulls[queries, output]
         moves /= 1.0 - np.where(self.large, 0.0, self.leverages)
         moves[self.large] = self.anew[:, output] - self.mean[queries[self.large], output]
         return self._by_key(queries, units, moves)

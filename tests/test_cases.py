@@ -684,6 +684,236 @@ def test_attention_weights_times_targets_are_the_predictions(noisy_sine, kernel,
         assert_allclose(complete.toarray(), attention, rtol=1e-12, atol=1e-300)
 
 
+# Local lines and inference
+
+CONFIGURATIONS = {
+    "means": {},
+    "lines": {"degree": 1},
+    "radii of queries": {"adaptive": "query", "n_neighbors": 5},
+    "radii of keys": {"adaptive": "key", "n_neighbors": 5},
+    "lines, radii of queries": {"degree": 1, "adaptive": "query", "n_neighbors": 5},
+    "lines, radii of keys": {"degree": 1, "adaptive": "key", "n_neighbors": 5},
+}
+
+
+@pytest.fixture(params=CONFIGURATIONS)
+def configuration(request):
+    return CONFIGURATIONS[request.param]
+
+
+def _inferred(model, queries, coverage=0.8):
+    mean, std = model.predict(queries, return_std=True)
+    return {
+        "mean": mean,
+        "std": std,
+        "local std": model.predict(queries, return_std="local")[1],
+        "interval": model.predict_interval(queries, coverage),
+        "local interval": model.predict_interval(queries, coverage, local=True),
+        "quantiles": model.predict_quantiles(queries, [0.1, 0.5, 0.9]),
+        "gradient": model.predict_gradient(queries),
+    }
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_local_lines_far_away_are_no_zero(degree):  # Loess.jl#28
+    x = np.linspace(0.0, 1.0, 30)
+    y = np.sin(6.0 * x) + 5.0
+    model = NadarayaWatsonRegressor(0.05, degree=degree).fit(x[:, np.newaxis], y)
+    # 40 bandwidths away the last two rows weigh 1 and e^-28: the last one's target
+    far = model.predict(column(3.0, 30.0, 1e9))
+    assert_allclose(far[1:], y[-1], rtol=1e-9)
+    if degree == 0:
+        assert_allclose(far[0], y[-1], rtol=1e-9)
+
+
+def test_local_lines_use_differences_of_timestamps():
+    X = column(0, 1000, 2000, 3000, 4000, dtype=np.int64) + 1_700_000_000_000
+    y = [0.0, 1.0, 4.0, 9.0, 16.0]
+    queries = column(1500, 250, dtype=np.int64) + 1_700_000_000_000
+    for parameters in CONFIGURATIONS.values():
+        parameters = {**parameters, "n_neighbors": 3}
+        small = NadarayaWatsonRegressor(1.0, **parameters).fit(column(0, 1, 2, 3, 4), y)
+        model = NadarayaWatsonRegressor(1000, **parameters).fit(X, y)
+        found, expected = _inferred(model, queries), _inferred(small, column(1.5, 0.25))
+        expected["gradient"] = expected["gradient"] / 1000.0
+        for name, result in found.items():
+            assert_allclose(result, expected[name], rtol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("n_outputs", [1, 2])
+def test_huge_targets_have_finite_lines_errors_and_intervals(noisy_sine, configuration, n_outputs):
+    X, y = noisy_sine
+    y = y / np.abs(y).max()
+    unit = 2.0**1022
+    pick = slice(None) if n_outputs == 2 else 0
+    huge, plain = (np.column_stack([scale * y, y])[:, pick] for scale in (unit, 1.0))
+    scale = np.array([unit, 1.0])[pick]
+    model = NadarayaWatsonRegressor(0.1, **configuration).fit(X, huge)
+    small = NadarayaWatsonRegressor(0.1, **configuration).fit(X, plain)
+    found, expected = _inferred(model, QUERIES[10:31:5]), _inferred(small, QUERIES[10:31:5])
+    for name, result in found.items():
+        assert np.isfinite(result).all(), name
+        within = np.abs(expected[name]) < 3.0  # times 2**1022 is a number
+        assert within.mean() > 0.3
+        assert_allclose(
+            (result / scale)[within], expected[name][within], rtol=1e-9, atol=1e-9, err_msg=name
+        )
+
+
+def test_errors_too_large_for_a_number_are_finite_as_predictions_are(noisy_sine, configuration):
+    # residuals of up to 3.4e308: predictions and intervals end at the largest number
+    X, _ = noisy_sine
+    y = np.where(np.arange(40) % 2, 1.7e308, -1.7e308)
+    with np.errstate(invalid="ignore"):  # scikit-learn sums them up
+        model = NadarayaWatsonRegressor(0.1, **configuration).fit(X, y)
+    for name, result in _inferred(model, column(0.3, 5.0, 1e5)).items():
+        assert np.isfinite(result).all(), name
+
+
+def test_generalised_cross_validation_counts_the_trace_once():  # scikit-fda
+    X, y = np.arange(8.0)[:, np.newaxis], [0.0, 1.2, 1.9, 3.2, 3.8, 5.1, 6.2, 6.9]
+    expected = {0: (0.5825549736, 0.7302557389), 1: (0.0599431393, 0.0678395852)}
+    for degree, (gcv, loo) in expected.items():
+        model = NadarayaWatsonRegressor(1.5, degree=degree).fit(X, y)
+        assert_allclose(model.criterion_curve([1.5], "gcv"), [gcv], rtol=1e-9)
+        assert_allclose(model.criterion_curve([1.5], "loo"), [loo], rtol=1e-9)
+        residuals = y - model.predict(X)
+        by_hand = np.mean(residuals**2) / (1.0 - model.effective_dof_ / 8.0) ** 2
+        assert_allclose(by_hand, gcv, rtol=1e-9)
+        assert_allclose(np.mean((y - model.predict(None)) ** 2), loo, rtol=1e-9)
+
+
+@pytest.mark.parametrize("weight", [1.0, 3.0, 0.7])
+def test_zero_weight_is_an_absent_row_in_all_that_is_inferred(noisy_sine, configuration, weight):
+    # scikit-learn#16298
+    X, y = noisy_sine
+    absent = [5, 17, 30]
+    weights = np.full(40, weight)
+    weights[absent] = 0.0
+    present = weights > 0.0
+    y = np.where(present, y, 1e9)
+    model = NadarayaWatsonRegressor(0.1, **configuration).fit(X, y, sample_weight=weights)
+    other = NadarayaWatsonRegressor(0.1, **configuration)
+    other.fit(X[present], y[present], sample_weight=weights[present])
+    expected = _inferred(other, QUERIES)
+    for name, result in _inferred(model, QUERIES).items():
+        assert_array_equal(result, expected[name], err_msg=name)
+    told, without = model.explain(QUERIES, 4), other.explain(QUERIES, 4)
+    assert not np.isin(told.rows, absent).any()
+    assert not np.isin(model.explain(None, 40).rows, absent).any()
+    assert_array_equal(told.rows, np.flatnonzero(present)[without.rows])
+    assert_array_equal(told.weights, without.weights)
+    for method in (model.predict_gradient, lambda X: model.predict_quantiles(X, 0.5)):
+        assert np.isfinite(method(None)).all()
+
+
+@pytest.mark.parametrize("parameters", [{"adaptive": "query"}, {"adaptive": "key"}, {"degree": 1}])
+@pytest.mark.parametrize("weight", [1.0, 0.7])
+def test_zero_weight_is_an_absent_row_in_selection(noisy_sine, parameters, weight):
+    X, y = noisy_sine
+    weights = np.where(np.isin(np.arange(40), [5, 17, 30]), 0.0, weight)
+    present = weights > 0.0
+    model = NadarayaWatsonRegressor(**parameters).fit(X, y, sample_weight=weights)
+    other = NadarayaWatsonRegressor(**parameters)
+    other.fit(X[present], y[present], sample_weight=weights[present])
+    assert_array_equal(model.bandwidth_, other.bandwidth_)
+    assert model.criterion_ == other.criterion_
+    assert getattr(model, "n_neighbors_", None) == getattr(other, "n_neighbors_", None)
+
+
+@pytest.mark.parametrize("bandwidth", [0.07, "loo"])
+@pytest.mark.parametrize("constant", [3.0, 0.1, -1e300, 0.0])
+def test_constant_targets_have_no_uncertainty(noisy_sine, configuration, bandwidth, constant):
+    # scikit-learn#18318
+    X, _ = noisy_sine
+    queries = np.vstack([QUERIES, column(1e6)])
+    for weights in (None, np.random.default_rng(0).random(40)):
+        model = NadarayaWatsonRegressor(bandwidth, **configuration)
+        model.fit(X, np.full(40, constant), sample_weight=weights)
+        inferred = _inferred(model, queries)
+        for name in ("std", "local std", "gradient"):
+            assert_array_equal(inferred.pop(name), 0.0, err_msg=name)
+        for name, result in inferred.items():
+            assert_array_equal(result, constant, err_msg=name)
+        assert_array_equal(model.explain(queries, 2).predictions, constant)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_outputs_in_other_units_have_errors_in_theirs(noisy_sine, configuration, weighted):
+    # scikit-learn#29697
+    X, y = noisy_sine
+    weights = np.random.default_rng(0).random(40) if weighted else None
+    model = NadarayaWatsonRegressor(0.1, **configuration)
+    model.fit(X, np.column_stack([y, 1000.0 * y]), sample_weight=weights)
+    inferred = _inferred(model, QUERIES)
+    shapes = {
+        "mean": (41, 2),
+        "std": (41, 2),
+        "local std": (41, 2),
+        "interval": (41, 2, 2),
+        "local interval": (41, 2, 2),
+        "quantiles": (41, 3, 2),
+        "gradient": (41, 1, 2),
+    }
+    single = NadarayaWatsonRegressor(0.1, **configuration).fit(X, y, sample_weight=weights)
+    alone = _inferred(single, QUERIES)
+    for name, result in inferred.items():
+        assert result.shape == shapes[name], name
+        assert_allclose(result[..., 1], 1000.0 * result[..., 0], rtol=1e-9, atol=1e-9, err_msg=name)
+        assert_allclose(result[..., 0], alone[name], rtol=1e-9, atol=1e-9, err_msg=name)
+    assert (inferred["std"] > 0.0).all()
+
+
+def test_pipelines_hand_standard_errors_and_transforms_on(noisy_sine, configuration):
+    # scikit-learn#24638
+    X, y = noisy_sine
+    y = np.exp(y)
+    pipeline = make_pipeline(StandardScaler(), NadarayaWatsonRegressor(0.3, **configuration))
+    mean, std = pipeline.fit(X, y).predict(QUERIES, return_std=True)
+    direct = NadarayaWatsonRegressor(0.3 * X.std(), **configuration).fit(X, y)
+    expected = direct.predict(QUERIES, return_std=True)
+    assert_allclose(mean, expected[0], rtol=1e-8)
+    assert_allclose(std, expected[1], rtol=1e-8)
+    model = TransformedTargetRegressor(
+        NadarayaWatsonRegressor(0.1, **configuration), func=np.log, inverse_func=np.exp
+    )
+    logs = NadarayaWatsonRegressor(0.1, **configuration).fit(X, np.log(y))
+    assert_allclose(model.fit(X, y).predict(QUERIES), np.exp(logs.predict(QUERIES)), rtol=1e-12)
+    # intervals on the scale of the targets: those of the transformed ones, transformed back
+    inner = model.regressor_.predict_interval(QUERIES, 0.8)
+    assert_array_equal(inner, logs.predict_interval(QUERIES, 0.8))
+
+
+def test_quantiles_follow_monotone_transforms_of_the_target(noisy_sine):
+    X, y = noisy_sine
+    levels = np.linspace(0.0, 1.0, 11)
+    for parameters in ({}, {"adaptive": "query", "n_neighbors": 5}):
+        model = NadarayaWatsonRegressor(0.1, **parameters)
+        expected = model.fit(X, y).predict_quantiles(QUERIES, levels)
+        for transform in (np.exp, lambda y: y**3, lambda y: 2.0 * y + 1.0, np.arctan):
+            found = model.fit(X, transform(y)).predict_quantiles(QUERIES, levels)
+            assert_array_equal(found, transform(expected))
+        down = model.fit(X, -y).predict_quantiles(QUERIES, [0.13, 0.87])
+        # the upper inverse differs from the lower one only where a level is reached exactly
+        assert_array_equal(-down[:, ::-1], model.fit(X, y).predict_quantiles(QUERIES, [0.13, 0.87]))
+
+
+def test_quantiles_invert_the_distribution_of_the_weights():  # quantile-forest#62
+    model = NadarayaWatsonRegressor(np.inf).fit(
+        np.zeros((4, 1)), [4.0, 1.0, 3.0, 2.0], sample_weight=[0.4, 0.1, 0.3, 0.2]
+    )
+    levels = [0.05, 0.1, 0.3, 0.5, 0.95]
+    assert_array_equal(model.predict_quantiles([[7.0]], levels), [[1.0, 1.0, 2.0, 3.0, 4.0]])
+    model = NadarayaWatsonRegressor(1.0).fit(column(-1, 0, 1, 2), [3.0, 1.0, 4.0, 2.0])
+    weights = [[0.2582743728, 0.4258224522, 0.2582743728, 0.0576288022]]
+    assert_allclose(model.attention_weights([[0.0]]), weights, rtol=1e-9)
+    assert_array_equal(model.predict_quantiles([[0.0]], 0.5), [[3.0]])
+    edges = np.array([0.4258224522, 0.4834512543, 0.7417256272, 1.0])
+    below, above = edges - 1e-9, np.minimum(edges + 1e-9, 1.0)
+    assert_array_equal(model.predict_quantiles([[0.0]], below), [[1.0, 2.0, 3.0, 4.0]])
+    assert_array_equal(model.predict_quantiles([[0.0]], above), [[2.0, 3.0, 4.0, 4.0]])
+
+
 # Scale
 
 
@@ -708,6 +938,23 @@ def test_memory_does_not_grow_with_queries_times_rows(method):  # scikit-learn#1
     }
     # the matrix of weights takes 96 MB
     assert _peak_megabytes(lambda: calls[method](queries)) < 48.0
+
+
+@pytest.mark.parametrize("parameters", [{}, {"degree": 1}, {"adaptive": "key", "n_neighbors": 50}])
+def test_standard_errors_take_no_matrix_of_all_rows(parameters):  # R's predict.loess
+    # a matrix of all rows would take 72 MB, and 20 GB for 50 000
+    rng = np.random.default_rng(0)
+    X = np.sort(rng.random((3000, 1)), axis=0)
+    y = np.sin(6.0 * X[:, 0]) + 0.3 * rng.standard_normal(3000)
+    model = NadarayaWatsonRegressor(0.02, **parameters).fit(X, y)
+    queries, results = X[::30], []
+    peak = _peak_megabytes(lambda: results.append(model.predict(queries, return_std=True)))
+    assert peak < 18.0
+    std = results[0][1]
+    neighbors = model.effective_neighbors(queries[10:-10])
+    if not parameters.get("degree"):
+        assert_allclose(std[10:-10], 0.3 / np.sqrt(neighbors), rtol=0.05)
+    assert_allclose(np.median(std), 0.3 / np.sqrt(np.median(neighbors)), rtol=0.1)
 
 
 @pytest.mark.slow

@@ -56,7 +56,9 @@ def covering():
     yield NadarayaWatsonRegressor(degree=1, max_queries=30)
     yield NadarayaWatsonRegressor(degree=1, bandwidth=0.7, kernel="tricube", n_jobs=2)
     yield NadarayaWatsonRegressor(degree=1, bandwidth="aicc", kernel="laplace", max_queries=9)
-    yield NadarayaWatsonRegressor(adaptive="query", bandwidth=0.7, n_neighbors=3, kernel="laplace")
+    yield NadarayaWatsonRegressor(
+        adaptive="query", bandwidth=0.7, n_neighbors=4, kernel="epanechnikov"
+    )
     yield NadarayaWatsonRegressor(adaptive="key", n_neighbors=2)
     yield NadarayaWatsonRegressor(
         adaptive="query", bandwidth="scott", n_neighbors=1, kernel="tricube"

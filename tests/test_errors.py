@@ -478,3 +478,330 @@ def test_callable_that_returns_no_numbers_is_named():
     model = NadarayaWatsonRegressor(1.0, kernel=lambda squared: "heavy")
     with pytest.raises(ValueError, match=r"kernel=.* returned 'str', not real numbers"):
         model.fit([[0.0], [1.0]], [0.0, 1.0]).predict([[0.5]])
+
+
+# Degree, adaptive bandwidths and inference
+
+INFERENCE = {
+    "std": lambda model, X: model.predict(X, return_std=True),
+    "local std": lambda model, X: model.predict(X, return_std="local"),
+    "quantiles": lambda model, X: model.predict_quantiles(X, [0.1, 0.9]),
+    "interval": lambda model, X: model.predict_interval(X, 0.5),
+    "local interval": lambda model, X: model.predict_interval(X, 0.5, local=True),
+    "gradient": lambda model, X: model.predict_gradient(X),
+    "explain": lambda model, X: model.explain(X, 2),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("degree", 2, ["int", "{0, 1}"]),
+        ("degree", -1, ["int", "{0, 1}"]),
+        ("degree", 1.0, ["int", "{0, 1}"]),
+        ("degree", "1", ["int", "{0, 1}"]),
+        ("degree", None, ["int", "{0, 1}"]),
+        ("adaptive", "keys", ["'query'", "'key'", "None"]),
+        ("adaptive", True, ["'query'", "'key'", "None"]),
+        ("n_neighbors", 0, ["int in the range [1, inf)", "None"]),
+        ("n_neighbors", 2.0, ["int in the range [1, inf)", "None"]),
+        ("n_neighbors", "all", ["int in the range [1, inf)", "None"]),
+    ],
+)
+def test_parameter_of_lines_and_radii_out_of_range_is_refused(name, value, allowed):
+    model = NadarayaWatsonRegressor(1.0).set_params(**{name: value})
+    rule = f"The '{name}' parameter of NadarayaWatsonRegressor must be"
+    assert_refused(lambda: model.fit(X, Y), rule, f"Got {value!r}", *allowed)
+
+
+@pytest.mark.parametrize("adaptive", ["query", "key"])
+@pytest.mark.parametrize(
+    ("weights", "most"),
+    [(None, 3), ([1, 1, 1, 0], 2), ([2, 1, 0, 0], 2), ([0.5, 0.5, 0.5, 0.0], 2)],
+    ids=str,
+)
+def test_more_neighbors_than_other_rows_are_refused(adaptive, weights, most):
+    model = NadarayaWatsonRegressor(1.0, adaptive=adaptive, n_neighbors=most)
+    assert model.fit(X, Y, sample_weight=weights).n_neighbors_ == most
+    model.set_params(n_neighbors=most + 1)
+    assert_refused(
+        lambda: model.fit(X, Y, sample_weight=weights),
+        "n_neighbors must be at most the number of other training rows",
+        f"({most})",
+        f"got {most + 1}",
+        f"n_samples={most + 1}",
+    )
+    assert model.n_neighbors_ == most  # as it was
+    assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("adaptive", ["query", "key"])
+def test_single_row_has_no_neighbors(adaptive):
+    model = NadarayaWatsonRegressor(1.0, adaptive=adaptive)
+    words = ["n_neighbors=None", "two rows at least", "n_samples=1", "Give a number"]
+    assert_refused(lambda: model.fit([[0.0]], [1.0]), *words)
+    model.set_params(n_neighbors=1)
+    assert_refused(lambda: model.fit([[0.0]], [1.0]), "n_neighbors must be at most", "n_samples=1")
+
+
+@pytest.mark.parametrize("bandwidth", ["loo", "gcv", 1.0])
+@pytest.mark.parametrize("adaptive", [None, "query", "key"])
+def test_importances_in_a_single_place_leave_nothing_to_select_by(adaptive, bandwidth):
+    model = NadarayaWatsonRegressor(bandwidth, adaptive=adaptive)
+    model.fit(np.ones((3, 1)), [1.0, 2.0, 4.0], sample_weight=[0.5, 0.25, 0.25])
+    assert_allclose(model.predict([[1.0], [5.0]]), 2.0, rtol=1e-12)
+    if adaptive is not None:
+        assert 1 <= model.n_neighbors_ <= 2
+    if adaptive is not None or bandwidth != 1.0:
+        assert np.isnan(model.criterion_)
+
+
+@pytest.mark.parametrize("name", ["gcv", "aicc"])
+def test_groups_are_refused_by_criteria_that_leave_nothing_out_with_radii_too(name):
+    for parameters in ({"degree": 1}, {"adaptive": "query"}, {"adaptive": "key", "degree": 1}):
+        model = NadarayaWatsonRegressor(name, **parameters)
+        words = [f"bandwidth={name!r}", "cannot use groups", "bandwidth='loo'"]
+        assert_refused(lambda model=model: model.fit(X, Y, groups=[0, 0, 1, 1]), *words)
+
+
+def test_single_group_selects_no_number_of_neighbors():
+    model = NadarayaWatsonRegressor(1.0, adaptive="query")
+    words = ["groups must have two labels", "n_neighbors=None", "Give a number"]
+    assert_refused(lambda: model.fit(X, Y, groups=[3] * 4), *words)
+
+
+@pytest.mark.parametrize("numbers", [[0.5, 2.0], [0], [-1], 3, [[1, 2]], ["a"]], ids=repr)
+def test_criterion_curve_of_adaptive_bandwidths_takes_numbers_of_neighbors(numbers):
+    model = NadarayaWatsonRegressor(1.0, adaptive="query", n_neighbors=2).fit(X, Y)
+    words = ["bandwidths must be an array of positive whole numbers", "neighbors"]
+    words += ["adaptive='query'", f"got {numbers!r}"]
+    assert_refused(lambda: model.criterion_curve(numbers), *words)
+
+
+@pytest.mark.parametrize("return_std", ["foo", "True", "", None, 1, 0, 2.5, [True]], ids=repr)
+def test_return_std_of_another_kind_is_refused(return_std):
+    model = NadarayaWatsonRegressor(1.0).fit(X, Y)
+    assert_refused(
+        lambda: model.predict(X, return_std=return_std),
+        "return_std must be True, False or 'local'",
+        f"got {return_std!r}",
+    )
+
+
+@pytest.mark.parametrize("return_std", [True, np.True_, "local"])
+def test_numpys_truth_values_ask_for_standard_errors_too(return_std):
+    model = NadarayaWatsonRegressor(1.0).fit(X, Y)
+    mean, std = model.predict(X, return_std=return_std)
+    assert_array_equal(mean, model.predict(X, return_std=np.False_))
+    assert (std > 0.0).all()
+
+
+@pytest.mark.parametrize(
+    "quantiles",
+    [-0.01, 1.01, np.nan, np.inf, [0.5, 2.0], "median", None, True, [True], 1j, [[0.5]], ["0.5"]],
+    ids=repr,
+)
+def test_levels_out_of_range_are_refused(quantiles):
+    model = NadarayaWatsonRegressor(1.0).fit(X, Y)
+    words = ["quantiles must be one number from 0 to 1, or an array", f"got {quantiles!r}"]
+    assert_refused(lambda: model.predict_quantiles(X, quantiles), *words)
+
+
+def test_levels_at_either_end_are_the_extremes_of_what_has_weight():
+    model = NadarayaWatsonRegressor(1.5, kernel="uniform").fit(X, Y)
+    assert_array_equal(model.predict_quantiles([[1.0], [3.0]], [0, 1]), [[0.0, 4.0], [4.0, 9.0]])
+
+
+@pytest.mark.parametrize(
+    "coverage", [0, 1, 0.0, 1.0, -0.5, 90, np.nan, np.inf, "0.9", None, True, [0.5]], ids=repr
+)
+def test_coverage_out_of_range_is_refused(coverage):
+    model = NadarayaWatsonRegressor(1.0).fit(X, Y)
+    words = ["coverage must be a number between 0 and 1", f"got {coverage!r}"]
+    assert_refused(lambda: model.predict_interval(X, coverage), *words)
+
+
+@pytest.mark.parametrize("local", [None, "True", 1, 0, [False]], ids=repr)
+def test_local_of_another_kind_is_refused(local):
+    model = NadarayaWatsonRegressor(1.0).fit(X, Y)
+    words = ["local must be True or False", f"got {local!r}"]
+    assert_refused(lambda: model.predict_interval(X, 0.5, local=local), *words)
+
+
+def test_local_is_given_by_name():
+    model = NadarayaWatsonRegressor(1.0).fit(X, Y)
+    assert_refused(lambda: model.predict_interval(X, 0.5, True), "positional", error=TypeError)
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.parametrize(("coverage", "least"), [(0.5, 1), (0.8, 4), (0.9, 9), (0.99, 99)])
+def test_coverage_needs_so_many_rows(coverage, least, degree, rng):
+    rows, y = rng.standard_normal((least + 1, 1)), rng.standard_normal(least + 1)
+    model = NadarayaWatsonRegressor(1.0, degree=degree)
+    weights = np.ones(least + 1)
+    if least > 1:
+        enough = model.fit(rows[:least], y[:least]).predict_interval(rows, coverage)
+        assert np.isfinite(enough).all()
+        weights[-2:] = 0.0
+        words = [f"coverage={coverage} needs {least} training rows at least"]
+        words += [f"got n_samples={least - 1}", "less coverage", "more rows"]
+        model.fit(rows, y, sample_weight=weights)
+        assert_refused(lambda: model.predict_interval(rows, coverage), *words)
+    weights[:] = 0.0
+    weights[0] = max(least, 2)
+    counted = model.fit(rows, y, sample_weight=weights).predict_interval(rows, coverage)
+    assert_allclose(counted, y[0], rtol=1e-12)
+
+
+def test_intervals_of_a_group_that_is_all_rows_are_refused():
+    for call in ("std", "interval", "local interval"):
+        model = NadarayaWatsonRegressor(1.0).fit(X, Y, groups=[1] * 4)
+        words = ["4 of 4 rows leave none", "group", "Fit on more distinct rows or groups"]
+        assert_refused(lambda model=model, call=call: INFERENCE[call](model, X), *words)
+    model = NadarayaWatsonRegressor(1.0, degree=1).fit(X, Y, groups=[1] * 4)
+    assert_refused(lambda: model.predict_quantiles(X, 0.5), "4 of 4 rows leave none")
+
+
+def test_intervals_need_queries():
+    model = NadarayaWatsonRegressor(1.0).fit(X, Y)
+    assert_refused(lambda: model.predict_interval(None, 0.5), "Expected 2D array")
+
+
+@pytest.mark.parametrize("kernel", ["uniform", cut_at_one])
+def test_gradient_of_a_mean_without_a_derivative_is_refused(kernel):
+    model = NadarayaWatsonRegressor(1.5, kernel=kernel).fit(X, Y)
+    words = ["predict_gradient needs a kernel with a derivative, or degree=1"]
+    words += [f"kernel={kernel!r}", "degree=0"]
+    assert_refused(lambda: model.predict_gradient(X), *words)
+    lines = NadarayaWatsonRegressor(1.5, kernel=kernel, degree=1).fit(X, Y)
+    assert_allclose(lines.predict_gradient([[1.0]]), [[2.0]], rtol=1e-9)  # of 0, 1, 4
+
+
+@pytest.mark.parametrize("top_k", [0, -1, 1.5, 2.0, True, "2", None, np.nan, [1]], ids=repr)
+def test_impossible_number_of_rows_to_explain_is_refused(top_k):
+    model = NadarayaWatsonRegressor(1.0).fit(X, Y)
+    words = ["top_k must be a positive whole number", f"got {top_k!r}"]
+    assert_refused(lambda: model.explain(X, top_k), *words)
+
+
+def test_more_rows_to_explain_than_there_are_is_all_of_them():
+    told = NadarayaWatsonRegressor(1.0).fit(X, Y, sample_weight=[1, 1, 0, 1]).explain(X, 99)
+    assert_array_equal(np.sort(told.rows), [[0, 1, 3]] * 4)
+
+
+@pytest.mark.parametrize("name", INFERENCE)
+@pytest.mark.parametrize("parameters", [{}, {"degree": 1}, {"adaptive": "key", "n_neighbors": 2}])
+def test_inference_refuses_what_prediction_refuses(name, parameters):
+    call = INFERENCE[name]
+    model = NadarayaWatsonRegressor(1.0, **parameters)
+    assert_refused(lambda: call(model, X), "not fitted yet", "'fit'", error=NotFittedError)
+    model.fit(X, Y)
+    assert_refused(lambda: call(model, np.hstack([X, X])), "X has 2 features", "expecting 1")
+    assert_refused(lambda: call(model, X[:0]), "0 sample(s)", "minimum of 1")
+    assert_refused(lambda: call(model, X[:, 0]), "Expected 2D array, got 1D", "reshape(-1, 1)")
+    assert_refused(lambda: call(model, [[np.nan]]), "Input X contains NaN")
+    assert_refused(lambda: call(model, [[np.inf]]), "Input X contains infinity")
+    assert_refused(lambda: call(model, [["a"]]), "could not convert string to float")
+    assert_refused(lambda: call(model, sp.csr_array(X)), "dense data", error=TypeError)
+    model.fit(pd.DataFrame(X, columns=["a"]), Y)
+    other = pd.DataFrame(X, columns=["b"])
+    assert_refused(lambda: call(model, other), "feature names should match", "- b", "- a")
+    with pytest.warns(UserWarning, match="X does not have valid feature names"):
+        call(model, X)
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.parametrize("name", INFERENCE)
+def test_raise_policy_holds_for_inference(name, degree):
+    model = NadarayaWatsonRegressor(1.0, kernel="biweight", degree=degree, extrapolation="raise")
+    model.fit(X, Y)
+    assert_refused(
+        lambda: INFERENCE[name](model, OUT),
+        "3 of 4 queries have no training row within the support of kernel='biweight'",
+        "extrapolation='raise'",
+        "extrapolation='nearest' or 'nan'",
+    )
+    INFERENCE[name](model, OUT[1:2])
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [
+        ("std", "predictions"),
+        ("local std", "predictions"),
+        ("quantiles", "quantiles"),
+        ("interval", "intervals"),
+        ("local interval", "intervals"),
+        ("gradient", "gradients"),
+        ("explain", "weights"),
+    ],
+)
+def test_nan_policy_of_inference_warns_once_at_the_callers_line(name, what, degree):
+    model = NadarayaWatsonRegressor(1.0, kernel="biweight", degree=degree, extrapolation="nan")
+    model.fit(X, Y)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        results = INFERENCE[name](model, OUT)
+    assert [warning.category for warning in caught] == [UserWarning]
+    assert caught[0].filename == __file__
+    message = str(caught[0].message)
+    assert "3 of 4 queries have no training row within the support" in message
+    assert f"their {what} are NaN (extrapolation='nan')" in message
+    if name == "explain":
+        results = (results.weights, results.predictions)
+    for result in results if isinstance(results, tuple) else (results,):
+        assert np.isnan(result[[0, 2, 3]]).all()
+        assert np.isfinite(result[1]).all()
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_nearest_policy_of_inference_is_that_of_the_nearest_row(degree):
+    model = NadarayaWatsonRegressor(1.0, kernel="biweight", degree=degree).fit(X, Y)
+    far, edge = OUT[2:], X[[3, 3]]
+    mean, std = model.predict(far, return_std=True)
+    assert_array_equal(mean, Y[[3, 3]])
+    residuals = Y - model.predict(None)
+    assert_allclose(std, np.sqrt(np.mean(residuals**2)), rtol=1e-12)
+    assert_array_equal(model.predict_gradient(far), 0.0)
+    assert_array_equal(model.explain(far, 2).rows[:, 0], [3, 3])
+    quantiles = model.predict_quantiles(far, [0.0, 0.5, 1.0])
+    expected = Y[3] if degree == 0 else Y[3] + residuals[3]
+    assert_allclose(quantiles, expected, rtol=1e-12)
+    if degree == 0:  # at a row with no other in its support
+        assert_allclose(model.predict_interval(far, 0.5), model.predict_interval(edge, 0.5))
+
+
+def test_explanations_have_as_many_columns_as_were_asked_for():
+    # whichever queries come together: results of batches can be stacked
+    model = NadarayaWatsonRegressor(1.0, kernel="biweight").fit(X, Y)
+    told = model.explain(OUT[2:], 2)
+    assert_array_equal(told.rows, [[3, -1]] * 2)
+    assert_array_equal(told.weights, [[1.0, 0.0]] * 2)
+    assert_array_equal(told.targets, [[9.0, np.nan]] * 2)
+
+
+def test_leave_one_out_standard_errors_follow_the_policy():
+    rows, y = np.array([[0.0], [0.5], [9.0]]), [1.0, 2.0, 5.0]
+    model = NadarayaWatsonRegressor(1.0, kernel="uniform", extrapolation="nan").fit(rows, y)
+    with pytest.warns(UserWarning, match="1 of 3 queries") as caught:
+        mean, std = model.predict(None, return_std=True)
+    assert len(caught) == 1
+    assert_array_equal(np.isnan(mean), [False, False, True])
+    assert_array_equal(np.isnan(std), [False, False, True])
+    # residuals of rows without a neighbor count as those to the nearest row
+    assert_allclose(std[:2], np.sqrt((1.0 + 1.0 + 9.0) / 3.0), rtol=1e-12)
+
+
+@pytest.mark.parametrize("adaptive", ["query", "key"])
+def test_policies_hold_with_radii(adaptive):
+    rows = np.array([[0.0], [1.0], [2.0], [3.0], [50.0]])
+    y = np.arange(5.0)
+    model = NadarayaWatsonRegressor(
+        0.5, kernel="tricube", adaptive=adaptive, n_neighbors=1, extrapolation="nan"
+    ).fit(rows, y)
+    with pytest.warns(UserWarning, match="1 of 2 queries") as caught:
+        found = model.predict_interval([[1.0], [-500.0 if adaptive == "key" else 20.0]], 0.5)
+    assert len(caught) == 1
+    assert np.isfinite(found[0]).all()
+    assert np.isnan(found[1]).all()

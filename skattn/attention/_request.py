@@ -49,10 +49,13 @@ class Line:
     ----------
     queries : ndarray of shape (n_queries, n_directions)
     keys : ndarray of shape (n_keys, n_directions)
+    ridge : float
+        Added to the variances of the keys in every direction; it shrinks slopes.
     """
 
     queries: Array
     keys: Array
+    ridge: float = 0.0
 
 
 @dataclass(frozen=True)

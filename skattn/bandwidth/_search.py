@@ -79,7 +79,9 @@ def ladder(objective: Objective, *, exact: bool) -> tuple[Array, int]:
     density = (len(sample) / len(objective.coordinates)) ** (1.0 / objective.coordinates.shape[1])
     narrowest = np.quantile(gaps, 0.05, method="lower") * min(1.0, density) / 8.0
     n_pairs = len(objective.rows) * len(objective.coordinates)
-    steps = 1 if not exact else 4 if n_pairs < 2e5 and objective.degree == 0 else 2
+    steps = 1 if not exact else 4 if n_pairs < 2e5 else 2
+    if exact and objective.degree > 0:  # lines jump where a key enters the support
+        steps = 8 if n_pairs < 2e5 and np.isfinite(objective.kernel.support) else 2
     if not objective.kernel.has_slope and n_pairs < 2e4:
         steps = 48  # steps and kinks everywhere: look closely
     widest = min(4.0 * distances.max(), np.exp(WIDEST))

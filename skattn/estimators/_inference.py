@@ -143,7 +143,11 @@ class AttentionInference(AttentionRegressor):
                 f"training rows at least; got n_samples={counts.sum():g}. Ask for less coverage, "
                 "or fit on more rows."
             )
-        check_rows(self, X, reset=False)  # which None, for leave-one-out elsewhere, does not pass
+        if X is None:
+            raise ValueError(
+                "predict_interval needs queries X; None, the training rows without themselves, is "
+                "not supported: two rows would have to be left out at a time."
+            )
         request, dtype = self._request(X)
         left_out, resources = self._left_out(), self._resources(np.float64)
         scales = self._residual_scales(X, left_out) if local else None
@@ -202,10 +206,8 @@ class AttentionInference(AttentionRegressor):
                 f"kernel={self.kernel!r} with degree=0."
             )
         slopes, outside = smooth_gradient(request, self._resources(np.float64))
-        if keys.directions is None:
-            features, slopes = keys.frame.features, slopes / keys.frame.bandwidth[:, None]
-        else:
-            features, slopes = keys.directions.gradient(slopes)
+        chart = keys.frame if keys.directions is None else keys.directions
+        features, slopes = chart.gradient(slopes)
         gradient = np.zeros((len(slopes), self.n_features_in_, slopes.shape[2]))
         gradient[:, features] = keys.unit.scale(slopes)
         gradient = self._extrapolated(gradient, outside, "gradients")

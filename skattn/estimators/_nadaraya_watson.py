@@ -148,9 +148,11 @@ class NadarayaWatsonRegressor(AttentionInference):
     one set of bandwidths serves all.
 
     Local lines are computed from weighted moments around the mean of the keys of each query. In a
-    direction in which the keys do not differ (by 3e-6 of the bandwidth) they are flat. Far from
-    all training rows a line is extrapolated until a single row has all the weight: its target is
-    the limit then, as below.
+    direction in which the keys do not differ (by 3e-6 of the bandwidth) they are flat. Beyond the
+    training rows lines are extrapolated: with the Gaussian and compact kernels until a single row
+    has all the weight, whose target is the limit; without end with "laplace" and "student", and in
+    features that are smoothed out. Isolated rows make leave-one-out prefer bandwidths that nearly
+    interpolate; `adaptive` cures that.
 
     With `adaptive`, each criterion is minimised over the numbers of neighbours: for features in
     units of their spread and, if `anisotropic`, of the bandwidths selected without `adaptive`.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,18 @@ from skattn.kernels import Kernel
 from skattn.radii import neighbor_radii
 
 Array = NDArray[np.float64]
+
+
+class Map(Protocol):
+    """From features to coordinates."""
+
+    def coordinates(self, rows: Array) -> Array:
+        """Coordinates of rows (n_rows, n_features), of shape (n_rows, n_coordinates)."""
+        ...
+
+    def gradient(self, slopes: Array) -> tuple[NDArray[np.intp], Array]:
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -40,11 +53,13 @@ class Keys:
     table : Table
         The rows.
     kernel : Kernel
-    frame : Frame
-        The kernel's coordinates.
+    frame : Map
+        To the kernel's coordinates.
     directions : Directions or None
         The coordinates of local lines; None at degree 0.
     adaptive : Adaptive or None
+    ridge : float
+        Of local lines.
     unit : Unit
         Of the values.
     coordinates : ndarray of shape (n_rows, n_coordinates)
@@ -59,9 +74,10 @@ class Keys:
 
     table: Table
     kernel: Kernel
-    frame: Frame
+    frame: Map
     directions: Directions | None
     adaptive: Adaptive | None
+    ridge: float
     unit: Unit
     coordinates: Array
     line: Array | None
@@ -79,11 +95,26 @@ class Keys:
     ) -> Keys:
         """Prepare training rows; local lines are fitted if the features' spreads are given."""
         keys = slice(0, table.n_keys)
-        frame = Frame.around(table.X[keys], bandwidth)
-        directions, line = None, None
+        directions = None
         if spread is not None:
             directions = Directions.around(table.X[keys], table.weights[keys], bandwidth, spread)
-            line = directions.coordinates(table.X)
+        return cls.mapped(
+            table, kernel, Frame.around(table.X[keys], bandwidth), directions, adaptive
+        )
+
+    @classmethod
+    def mapped(
+        cls,
+        table: Table,
+        kernel: Kernel,
+        frame: Map,
+        directions: Directions | None,
+        adaptive: Adaptive | None = None,
+        ridge: float = 0.0,
+    ) -> Keys:
+        """Prepare training rows, given the maps to their coordinates."""
+        keys = slice(0, table.n_keys)
+        line = None if directions is None else directions.coordinates(table.X)
         coordinates = frame.coordinates(table.X)
         radii = None
         if adaptive is not None and adaptive.of == "key":
@@ -94,7 +125,17 @@ class Keys:
             )
         unit, values = Unit.of(table.y[keys])
         return cls(
-            table, kernel, frame, directions, adaptive, unit, coordinates, line, values, radii
+            table,
+            kernel,
+            frame,
+            directions,
+            adaptive,
+            ridge,
+            unit,
+            coordinates,
+            line,
+            values,
+            radii,
         )
 
     def at(self, X: Array) -> Request:
@@ -139,5 +180,5 @@ class Keys:
             own,
             self.table.repeats(),
             radii,
-            None if line is None or self.line is None else Line(line, self.line[keys]),
+            None if line is None or self.line is None else Line(line, self.line[keys], self.ridge),
         )

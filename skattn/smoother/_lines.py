@@ -11,12 +11,13 @@ so that the factors 1 + (k_i - center)' arm turn attention weights into rows of 
 
 Eigenvalues x of C are inverted as x / (x**2 + FLAT**2): as 1 / x, to 1e-8 from 1e4 times FLAT on,
 but tending to 0 with x, so that a line is flat in a direction in which its keys do not differ, and
-rounding, which a ridge would multiply, does not matter.
+rounding, which a tiny ridge would multiply, does not matter. With a ridge, C + ridge takes the
+place of C.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,7 +49,8 @@ class Lines:
     reach : ndarray of shape (n_rows,)
         (q - center)' arm: how far the query is from its keys.
     precision : ndarray of shape (n_rows, n_directions, n_directions)
-        The inverse of C.
+        The inverse of C, or of C + ridge.
+    ridge : float
     """
 
     center: Array
@@ -57,6 +59,7 @@ class Lines:
     arm: Array
     reach: Array
     precision: Array
+    ridge: float
 
     def mean(self, queries: Array) -> Array:
         """The lines at the queries (n_rows, n_directions) they are fitted for."""
@@ -103,13 +106,13 @@ def fit_lines(block: Rows, line: Line, values: Array) -> Lines:
     pivot = weights.mean(axis=0) @ line.keys
     shifted = line.keys - pivot
     moments = _Moments.of(weights, shifted, values)
-    fitted, narrowest = _solve(moments, queries - pivot, flat=block.outside)
+    fitted, narrowest = _solve(moments, queries - pivot, line.ridge, flat=block.outside)
     spoilt = _spoilt(moments, fitted, narrowest)
     if spoilt.size:
         exact = _Moments.exactly(weights[spoilt], shifted, values)
-        redone, _ = _solve(exact, (queries - pivot)[spoilt], flat=block.outside[spoilt])
-        for field in fields(Lines):
-            getattr(fitted, field.name)[spoilt] = getattr(redone, field.name)
+        redone, _ = _solve(exact, (queries - pivot)[spoilt], line.ridge, flat=block.outside[spoilt])
+        for name in ("center", "level", "slope", "arm", "reach", "precision"):
+            getattr(fitted, name)[spoilt] = getattr(redone, name)
     return replace(fitted, center=fitted.center + pivot)
 
 
@@ -165,20 +168,25 @@ class _Moments:
         return center, weighted @ away, np.zeros(()), level, weighted @ (values - level)
 
 
-def _solve(moments: _Moments, queries: Array, flat: NDArray[np.bool_]) -> tuple[Lines, Array]:
-    """The lines, and the smallest eigenvalues of C."""
+def _solve(
+    moments: _Moments, queries: Array, ridge: float, flat: NDArray[np.bool_]
+) -> tuple[Lines, Array]:
+    """The lines, and the smallest eigenvalues of what is inverted."""
     distance = queries - moments.center
     variances, axes = np.linalg.eigh(moments.covariance)
     variances = np.maximum(variances, 0.0)
-    unit = np.maximum(variances[:, -1:], 1.0)
-    inverse = variances / unit / ((variances / unit) ** 2 + FLAT**2) / unit
+    if ridge > 0.0:
+        inverse = 1.0 / (variances + ridge)
+    else:
+        unit = np.maximum(variances[:, -1:], 1.0)
+        inverse = variances / unit / ((variances / unit) ** 2 + FLAT**2) / unit
     precision = (axes * inverse[:, None, :]) @ axes.transpose(0, 2, 1)
     precision[flat] = 0.0
     arm = np.einsum("qij,qj->qi", precision, distance)
     reach = np.einsum("qj,qj->q", distance, arm)
     slope = precision @ moments.cross
-    lines = Lines(moments.center.copy(), moments.level.copy(), slope, arm, reach, precision)
-    return lines, variances[:, 0]
+    center, level = moments.center.copy(), moments.level.copy()
+    return Lines(center, level, slope, arm, reach, precision, ridge), variances[:, 0] + ridge
 
 
 def _spoilt(moments: _Moments, lines: Lines, narrowest: Array) -> NDArray[np.intp]:
