@@ -111,7 +111,7 @@ class Unit:
     def scale(self, differences: Array) -> Array:
         """Differences of unit values as differences of the values."""
         with np.errstate(over="ignore"):
-            return np.ldexp(differences, self.exponent)
+            return np.clip(np.ldexp(differences, self.exponent), -_LARGEST, _LARGEST)
 
 
 @dataclass(frozen=True)
@@ -204,7 +204,8 @@ class Directions:
     def around(cls, rows: Array, weights: Array, bandwidth: Array, spread: Array) -> Directions:
         """The directions of training rows; spreads of constant features are infinite."""
         if np.isfinite(spread).sum() <= MOST_DIRECTIONS:
-            return cls(Frame.around(rows, np.minimum(bandwidth, spread)), None)
+            scale = np.where(np.isfinite(spread), np.minimum(bandwidth, spread), np.inf)
+            return cls(Frame.around(rows, scale), None)
         frame = Frame.around(rows, spread)
         axes = principal_axes(frame.coordinates(rows), weights)
         relative = (bandwidth / spread)[frame.features]

@@ -311,7 +311,7 @@ class _Without:
         else:
             within = replace(block, queries=slice(0, len(self.weights)))
             lines = fit_lines(within, request.line, request.values)
-            self.mean = lines.mean(request.line.queries)
+            self.mean = lines.mean
             self.pulls = lines.ridge * np.einsum("qj,qjp->qp", lines.arm, lines.slope)
             self.fitted, self.factors, self.leverages = self._at_units(lines, request.line.keys)
         self.large = self.leverages >= _LARGE_SHARE

@@ -21,6 +21,7 @@ DOCS = PACKAGE.parent / "docs"
 LAYERS = {
     "kernels": set(),
     "geometry": set(),
+    "datasets": set(),
     "_sklearn": set(),
     "attention": {"kernels", "geometry"},
     "radii": {"geometry"},
@@ -124,7 +125,7 @@ def test_import_is_light():
 
 def public_objects():
     """Public functions, classes and their methods, with their dotted names."""
-    for module in ("skattn", "skattn.kernels"):
+    for module in ("skattn", "skattn.kernels", "skattn.datasets"):
         for name in importlib.import_module(module).__all__:
             thing = getattr(importlib.import_module(module), name)
             if inspect.isclass(thing) or inspect.isfunction(thing):

@@ -664,7 +664,7 @@ def test_intervals_of_a_group_that_is_all_rows_are_refused():
 
 def test_intervals_need_queries():
     model = NadarayaWatsonRegressor(1.0).fit(X, Y)
-    assert_refused(lambda: model.predict_interval(None, 0.5), "Expected 2D array")
+    assert_refused(lambda: model.predict_interval(None, 0.5), "predict_interval needs queries X")
 
 
 @pytest.mark.parametrize("kernel", ["uniform", cut_at_one])

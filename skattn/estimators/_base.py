@@ -77,15 +77,16 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Time O(n_queries * n_samples * n_features), memory O((n_queries + n_samples) * n_features)
         and about 2 MiB a thread; standard errors take O(n_samples ** 2 * n_features) more time.
         """
-        if not (isinstance(return_std, bool | np.bool_) or return_std == "local"):
+        is_local = isinstance(return_std, str) and return_std == "local"
+        if not (isinstance(return_std, bool | np.bool_) or is_local):
             raise ValueError(f"return_std must be True, False or 'local'; got {return_std!r}.")
         request, dtype = self._request(X)
         smoothed = smooth(request, self._resources(dtype))
         mean = self._extrapolated(self._restored(smoothed.mean), smoothed.outside, "predictions")
         mean = self._finished(mean, X, dtype)
-        if return_std is False or return_std == np.False_:
+        if not return_std:
             return mean
-        variances = self._variances(local=return_std == "local")
+        variances = self._variances(local=is_local)
         variance = prediction_variance(request, self._resources(np.float64), variances)
         std = self._keys.unit.scale(np.sqrt(variance))
         std = self._extrapolated(std, smoothed.outside, None)

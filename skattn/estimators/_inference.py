@@ -268,7 +268,7 @@ class AttentionInference(AttentionRegressor):
         request, _ = self._request(X)
         table, n_keys = self._keys.table, self._keys.table.n_keys
         top, outside = smoother_matrix(request, self._resources(np.float64), min(top_k, n_keys))
-        weights, keys, found = _in_columns(top)
+        weights, keys, found = _in_columns(top, min(top_k, n_keys))
         rows = np.where(found, table.rows[keys], -1)
         targets = np.where(found[:, :, None], table.y[keys], np.nan)
         queries = table.X if X is None else check_rows(self, X, reset=False).astype(np.float64)
@@ -301,10 +301,9 @@ def _all_within_unit(levels):
     return bool(((levels >= 0.0) & (levels <= 1.0)).all())
 
 
-def _in_columns(matrix):
+def _in_columns(matrix, most):
     """Entries and columns of a sparse array's rows side by side, and which there are."""
-    counts = np.diff(matrix.indptr)
-    found = np.arange(counts.max(initial=1)) < counts[:, None]
+    found = np.arange(most) < np.diff(matrix.indptr)[:, None]
     weights, keys = np.zeros(found.shape), np.zeros(found.shape, dtype=np.intp)
     weights[found], keys[found] = matrix.data, matrix.indices
     return weights, keys, found

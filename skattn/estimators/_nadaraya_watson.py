@@ -100,7 +100,8 @@ class NadarayaWatsonRegressor(AttentionInference):
         with weights :math:`K(u) / r_i^d` (R np's "adaptive_nn"). None does not.
     n_neighbors : int, default=None
         The number of neighbours that `adaptive` bandwidths reach. A training row is not its own
-        neighbour. None selects it by the criterion `bandwidth` names, or else by "loo".
+        neighbour. None selects it by the criterion `bandwidth` names, or else by "loo". Not used
+        without `adaptive`.
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"
         What happens to queries outside every support of a compact kernel. "nearest" gives their
         weight to the nearest training row, shared among ties: the limit of vanishing tails.
@@ -148,7 +149,7 @@ class NadarayaWatsonRegressor(AttentionInference):
     one set of bandwidths serves all.
 
     Local lines are computed from weighted moments around the mean of the keys of each query. In a
-    direction in which the keys do not differ (by 3e-6 of the bandwidth) they are flat. Beyond the
+    direction in which the keys do not differ (by 1e-4 of the bandwidth) they are flat. Beyond the
     training rows lines are extrapolated: with the Gaussian and compact kernels until a single row
     has all the weight, whose target is the limit; without end with "laplace" and "student", and in
     features that are smoothed out. Isolated rows make leave-one-out prefer bandwidths that nearly

@@ -101,7 +101,7 @@ def smooth(request: Request, resources: Resources) -> Smoothed:
             result.leverage[rows] = block.own_weight
             return
         lines = fit_lines(block, ordered.line, request.values)
-        result.mean[rows] = lines.mean(ordered.line.queries[block.queries])
+        result.mean[rows] = lines.mean
         result.leverage[rows] = block.own_weight * (1.0 + lines.reach)
 
     read_rows(ordered, resources, receive)
@@ -142,8 +142,8 @@ def smoother_rows(block: Rows, request: Request) -> Array:
     """The rows of the smoother matrix that belong to a block of attention weights."""
     if request.line is None:
         return block.weights
-    lines = fit_lines(block, request.line, np.empty((len(request.keys), 0)))
-    return block.weights * lines.factors(request.line.keys)
+    lines = fit_lines(block, request.line, request.values)
+    return lines.smoother(block.weights, request.line.keys)
 
 
 def prediction_variance(request: Request, resources: Resources, variances: Array) -> Array:

@@ -11,6 +11,9 @@ from skattn.smoother._lines import fit_lines
 
 Array = NDArray[np.float64]
 
+# Sums of terms that cancel are zero up to this share of them.
+_ROUNDING = 1e-14
+
 
 def smooth_gradient(request: Request, resources: Resources) -> tuple[Array, NDArray[np.bool_]]:
     """Derivatives of the predictions in the coordinates of the queries.
@@ -59,6 +62,8 @@ def _mean_gradient(block: Rows, request: Request) -> Array:
     for output, values in enumerate(request.values.T):
         moved = change * (values - mean[:, output, None])
         # keys relative to their mean: far away, what the differences q - k_i share cancels
-        away = moved @ request.keys - moved.sum(axis=1)[:, None] * center
-        gradient[:, :, output] = (request.queries - center) * moved.sum(axis=1)[:, None] - away
+        total, size = moved.sum(axis=1), np.abs(moved).sum(axis=1)
+        total = np.where(np.abs(total) > _ROUNDING * size, total, 0.0)[:, None]
+        away = moved @ request.keys - total * center
+        gradient[:, :, output] = (request.queries - center) * total - away
     return gradient

@@ -9,10 +9,10 @@ With attention weights w_i of a query q, in coordinates of order one,
 
 so that the factors 1 + (k_i - center)' arm turn attention weights into rows of the smoother matrix.
 
-Eigenvalues x of C are inverted as x / (x**2 + FLAT**2): as 1 / x, to 1e-8 from 1e4 times FLAT on,
-but tending to 0 with x, so that a line is flat in a direction in which its keys do not differ, and
-rounding, which a tiny ridge would multiply, does not matter. With a ridge, C + ridge takes the
-place of C.
+Eigenvalues x of C are inverted as x**3 / (x**4 + FLAT**4): as 1 / x, to 1e-8 from a hundred times
+FLAT on, but tending to 0 with x, so that a line is flat in a direction in which its keys do not
+differ. Rounding is multiplied by 1 / FLAT at most, where a tiny ridge would multiply it by the
+inverse of that. With a ridge that is meant, C + ridge takes the place of C.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Array = NDArray[np.float64]
 
 # Variances of the keys, in units of the squared bandwidth or of the largest of them if that is
 # more, below which a direction counts as one in which they do not differ: the line is flat in it.
-FLAT = 1e-11
+FLAT = 1e-8
 # Errors of a prediction, values being of order one, and of a slope, relative to its size, from
 # which a line is computed from differences.
 _TOLERANCE, _SLOPE_TOLERANCE = 1e-12, 1e-9
@@ -46,6 +46,8 @@ class Lines:
         Weighted mean of the values.
     slope : ndarray of shape (n_rows, n_directions, n_outputs)
     arm : ndarray of shape (n_rows, n_directions)
+    mean : ndarray of shape (n_rows, n_outputs)
+        f(q), the lines at the queries they are fitted for.
     reach : ndarray of shape (n_rows,)
         (q - center)' arm: how far the query is from its keys.
     precision : ndarray of shape (n_rows, n_directions, n_directions)
@@ -57,16 +59,22 @@ class Lines:
     level: Array
     slope: Array
     arm: Array
+    mean: Array
     reach: Array
     precision: Array
     ridge: float
 
-    def mean(self, queries: Array) -> Array:
-        """The lines at the queries (n_rows, n_directions) they are fitted for."""
-        return self.level + np.einsum("qj,qjp->qp", queries - self.center, self.slope)
+    def smoother(self, weights: Array, keys: Array) -> Array:
+        """Rows of the smoother matrix: attention weights (n_rows, n_keys) times their factors."""
+        rows = weights * self.factors(keys)
+        largest = np.linalg.norm(self.arm, axis=1) * np.abs(keys).max(initial=0.0)
+        for row in np.flatnonzero(largest * np.finfo(float).eps > _TOLERANCE):
+            rows[row] = weights[row] * (1.0 + (keys - self.center[row]) @ self.arm[row])
+        rows -= weights * (rows.sum(axis=1, keepdims=True) - 1.0)
+        return rows
 
     def factors(self, keys: Array) -> Array:
-        """What attention weights are multiplied with in the smoother matrix, (n_rows, n_keys)."""
+        """1 + (k - center)' arm of all keys, (n_rows, n_keys)."""
         return self.arm @ keys.T + (1.0 - np.einsum("qj,qj->q", self.arm, self.center))[:, None]
 
     def at(self, query: int, keys: Array) -> tuple[Array, Array, Array]:
@@ -111,7 +119,7 @@ def fit_lines(block: Rows, line: Line, values: Array) -> Lines:
     if spoilt.size:
         exact = _Moments.exactly(weights[spoilt], shifted, values)
         redone, _ = _solve(exact, (queries - pivot)[spoilt], line.ridge, flat=block.outside[spoilt])
-        for name in ("center", "level", "slope", "arm", "reach", "precision"):
+        for name in ("center", "level", "slope", "arm", "mean", "reach", "precision"):
             getattr(fitted, name)[spoilt] = getattr(redone, name)
     return replace(fitted, center=fitted.center + pivot)
 
@@ -179,14 +187,17 @@ def _solve(
         inverse = 1.0 / (variances + ridge)
     else:
         unit = np.maximum(variances[:, -1:], 1.0)
-        inverse = variances / unit / ((variances / unit) ** 2 + FLAT**2) / unit
+        relative = variances / unit
+        inverse = relative**3 / (relative**4 + FLAT**4) / unit
     precision = (axes * inverse[:, None, :]) @ axes.transpose(0, 2, 1)
     precision[flat] = 0.0
     arm = np.einsum("qij,qj->qi", precision, distance)
     reach = np.einsum("qj,qj->q", distance, arm)
     slope = precision @ moments.cross
+    mean = moments.level + np.einsum("qj,qjp->qp", arm, moments.cross)
     center, level = moments.center.copy(), moments.level.copy()
-    return Lines(center, level, slope, arm, reach, precision, ridge), variances[:, 0] + ridge
+    lines = Lines(center, level, slope, arm, mean, reach, precision, ridge)
+    return lines, variances[:, 0] + ridge
 
 
 def _spoilt(moments: _Moments, lines: Lines, narrowest: Array) -> NDArray[np.intp]:

@@ -64,7 +64,7 @@ def _add_block(sloped: Sloped, block: Rows, request: Request) -> None:
     rows, queries = block.queries, request.queries[block.queries]
     lines = fit_lines(block, request.line, request.values)
     factors = lines.factors(request.line.keys)
-    sloped.mean[rows] = lines.mean(request.line.queries[rows])
+    sloped.mean[rows] = lines.mean
     sloped.own_weight[rows] = block.own_weight * (1.0 + lines.reach)
     change = _weight_changes(block, request)
     for output, values in enumerate(request.values.T):
