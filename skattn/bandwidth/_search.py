@@ -29,6 +29,8 @@ Indices = NDArray[np.intp]
 _WIDE = np.log(30.0)
 # Stands for an infinite criterion in searches that do arithmetic with it.
 _INFINITE = 1e100
+# Descents of local lines on few rows, and the rows at which their starts are judged.
+_MOST_LINES, _JUDGES = 12, 50
 # Longest step of a descent in any coordinate.
 _LONGEST = 2.0
 # With more pairs of rows, first descents are in single precision.
@@ -189,6 +191,8 @@ def search_each(
     # where rows are few or features many, minima are many
     n, d = objective.coordinates.shape
     n_random, n_promising, n_steps = (48, 5, 14) if n <= 250 or d > 3 else (16, 4, 8)
+    if objective.degree > 0:  # minima depend more on single rows: choose late
+        n_promising = 8
     tolerance = 1e-3 if pilots else 1e-4
     found = _scouted(scouts, objective, _starts(objective, base, n_random), n_steps, tolerance)
     points = [base, *_promising(found, n_promising)]
@@ -209,7 +213,10 @@ def _scouted(
     """Where descents on few rows arrive, as log-bandwidths of the objective."""
     shift = few.shrinkage(objective)
     starts = shifted(starts, -shift)
-    if few.degree > 0:
+    if few.degree > 0:  # one by one, which takes longer: from the best only
+        judge = few.at_most(_JUDGES)
+        values = [judge.value(start) for start in starts]
+        starts = starts[np.argsort(values, kind="stable")[:_MOST_LINES]]
         arrived = [gauss_newton(few.linearize, start, tolerance, n_steps) for start in starts]
         return [candidate.moved(shift) for candidate in arrived]
     values, log_bandwidths = scout(few, starts, n_steps, tolerance)

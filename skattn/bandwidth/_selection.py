@@ -92,7 +92,8 @@ def select_bandwidth(
         if anisotropic and informative.sum() > 1:
             pilots = [some(size) for size in _PILOTS if 2 * size <= len(table.X)]
             pilot = some(_PILOTS[0])
-            found = search_common(pilot, pilot.at_most(_SCOUTS), exact=False)
+            few = pilot.at_most(_SCOUTS if criterion.degree == 0 else _SCOUTS // 2)
+            found = search_common(pilot, few, exact=False)
             found = found.moved(pilot.shrinkage(objective))
             loo = replace(criterion, name="loo")
             scouts = _objective(table, loo, scale, units, _number_of_scouts(objective))
@@ -107,6 +108,8 @@ def _number_of_scouts(objective: Objective) -> int:
     """Rows on which to descend from many starts: fewer where there is enough to choose by later."""
     n, d = objective.coordinates.shape
     wanted = _SCOUTS if n <= _PILOTS[0] or d > 3 else 64
+    if objective.degree > 0:  # whose minima depend more on single rows
+        return int(min(2 * _SCOUTS, n))
     return int(min(wanted, max(30, np.sqrt(2e6 / d))))
 
 
