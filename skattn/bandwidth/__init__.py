@@ -2,7 +2,7 @@
 
 from skattn.bandwidth._criteria import CRITERIA
 from skattn.bandwidth._neighbors import neighbors_curve, select_neighbors
-from skattn.bandwidth._rules import RULES, rule_of_thumb, spread
+from skattn.bandwidth._rules import RULES, deviation, rule_of_thumb, spread
 from skattn.bandwidth._selection import (
     Criterion,
     criterion_curve,
@@ -15,6 +15,7 @@ __all__ = [
     "RULES",
     "Criterion",
     "criterion_curve",
+    "deviation",
     "neighbors_curve",
     "rule_of_thumb",
     "select_bandwidth",

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from skattn.geometry import are_multiplicities, rounded_center
 from skattn.kernels import KERNELS, Kernel
 
-__all__ = ["RULES", "effective_rows", "rule_of_thumb", "spread"]
+__all__ = ["RULES", "deviation", "effective_rows", "rule_of_thumb", "spread"]
 
 Array = NDArray[np.float64]
 
@@ -66,26 +66,41 @@ def spread(X: Array, weights: Array) -> Array:
     ndarray of shape (n_features,)
         Positive; inf for constant features, which no bandwidth resolves.
     """
+    exponent = np.frexp(np.abs(X).max(axis=0))[1]
+    scaled = np.ldexp(X, -exponent)  # squares of large features would overflow
+    iqr = np.diff(_quantiles(scaled, weights, np.array([0.25, 0.75])), axis=0)[0] / _NORMAL_IQR
+    candidates = np.stack([_deviation(scaled, weights), iqr])
+    smallest = np.where(candidates > 0.0, candidates, np.inf).min(axis=0)
+    return np.where(_is_constant(X), np.inf, np.ldexp(smallest, exponent))
+
+
+def deviation(X: Array, weights: Array) -> Array:
+    """Standard deviation of each feature, with one degree of freedom; parameters as for `spread`.
+
+    Returns
+    -------
+    ndarray of shape (n_features,)
+        Positive; inf for constant features.
+    """
+    exponent = np.frexp(np.abs(X).max(axis=0))[1]
+    found = _deviation(np.ldexp(X, -exponent), weights)
+    return np.where(_is_constant(X) | (found == 0.0), np.inf, np.ldexp(found, exponent))
+
+
+def _deviation(scaled: Array, weights: Array) -> Array:
     n = effective_rows(weights)
     shares = weights / weights.max()  # whose sum does not overflow
     shares /= shares.sum()
-    exponent = np.frexp(np.abs(X).max(axis=0))[1]
-    scaled = np.ldexp(X, -exponent)  # squares of large features would overflow
     centered = scaled - rounded_center(scaled)
     centered -= shares @ centered
-    deviation = np.sqrt(shares @ centered**2 * (n / max(n - 1.0, 1.0)))
-    iqr = np.diff(_quantiles(scaled, weights, np.array([0.25, 0.75])), axis=0)[0] / _NORMAL_IQR
-    candidates = np.stack([deviation, iqr])
-    smallest = np.where(candidates > 0.0, candidates, np.inf).min(axis=0)
-    constant = X.min(axis=0) == X.max(axis=0)
-    return np.where(constant, np.inf, np.ldexp(smallest, exponent))
+    root: Array = np.sqrt(shares @ centered**2 * (n / max(n - 1.0, 1.0)))
+    return root
+
+
+def _is_constant(X: Array) -> NDArray[np.bool_]:
+    return np.asarray(X.min(axis=0) == X.max(axis=0))
 
 
 def _quantiles(X: Array, weights: Array, levels: Array) -> Array:
     """Weighted quantiles of each column by the inverse of its distribution function."""
-    order = np.argsort(X, axis=0, kind="stable")
-    # by a power of two: sums do not overflow, and those of whole numbers stay exact
-    reached = np.cumsum(np.ldexp(weights, -np.frexp(weights.max())[1])[order], axis=0)
-    reached /= reached[-1]
-    positions = (reached < levels[:, None, None]).sum(axis=1)
-    return np.take_along_axis(X, np.take_along_axis(order, positions, axis=0), axis=0)
+    return np.quantile(X, levels, axis=0, weights=weights, method="inverted_cdf")

@@ -215,8 +215,8 @@ def _scouted(
     starts = shifted(starts, -shift)
     if few.degree > 0:  # one by one, which takes longer: from the best only
         judge = few.at_most(_JUDGES)
-        values = [judge.value(start) for start in starts]
-        starts = starts[np.argsort(values, kind="stable")[:_MOST_LINES]]
+        judged = [judge.value(start) for start in starts]
+        starts = starts[np.argsort(judged, kind="stable")[:_MOST_LINES]]
         arrived = [gauss_newton(few.linearize, start, tolerance, n_steps) for start in starts]
         return [candidate.moved(shift) for candidate in arrived]
     values, log_bandwidths = scout(few, starts, n_steps, tolerance)

@@ -1,0 +1,87 @@
+"""Learned maps from features to coordinates: standardise, add ranks, multiply by a matrix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skattn.geometry import Frame
+
+__all__ = ["Embedding", "Ranks"]
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The share of training rows below a value, feature by feature; standardised.
+
+    Attributes
+    ----------
+    knots : tuple of ndarray
+        The distinct values of each feature, ascending.
+    levels : tuple of ndarray
+        Their ranks. Between knots they are interpolated, beyond the last ones they stay.
+    """
+
+    knots: tuple[Array, ...]
+    levels: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, columns: Array, weights: Array) -> Ranks:
+        """The ranks of training rows (n_rows, n_features), no feature constant."""
+        knots, levels = [], []
+        for column in columns.T:
+            values, position = np.unique(column, return_inverse=True)
+            share = np.bincount(position, weights) / weights.sum()
+            middle = share.cumsum() - 0.5 * share - 0.5
+            knots.append(values)
+            levels.append(middle / np.sqrt(share @ middle**2))
+        return cls(tuple(knots), tuple(levels))
+
+    def coordinates(self, columns: Array) -> Array:
+        """Ranks of rows, in the shape of the rows."""
+        ranks = [
+            np.interp(column, knots, levels)
+            for column, knots, levels in zip(columns.T, self.knots, self.levels, strict=True)
+        ]
+        return np.stack(ranks, axis=1)
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """The map from features to learned coordinates.
+
+    Attributes
+    ----------
+    frame : Frame
+        Centres and scales the features that are not constant.
+    ranks : Ranks or None
+        Ranks of the scaled features, which take their places behind them.
+    matrix : ndarray of shape (n_scaled, n_coordinates)
+        What scaled features, and ranks, are multiplied with.
+    """
+
+    frame: Frame
+    ranks: Ranks | None
+    matrix: Array
+
+    def scaled(self, rows: Array) -> Array:
+        """Scaled features and ranks of rows (n_rows, n_features)."""
+        scaled = self.frame.coordinates(rows)
+        return scaled if self.ranks is None else np.hstack([scaled, self.ranks.coordinates(scaled)])
+
+    def coordinates(self, rows: Array) -> Array:
+        """Coordinates of rows (n_rows, n_features), of shape (n_rows, n_coordinates)."""
+        return self.scaled(rows) @ self.matrix
+
+    def gradient(self, slopes: Array) -> tuple[Indices, Array]:
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates.
+
+        Those by way of the ranks, which are steps between the training rows, are left out.
+        """
+        by_scaled = np.einsum("jc,qcp->qjp", self.matrix[: len(self.frame.features)], slopes)
+        return self.frame.gradient(by_scaled)

@@ -1,0 +1,509 @@
+"""Attention whose weights are learned."""
+
+from __future__ import annotations
+
+import warnings
+from numbers import Integral, Real
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from skattn._sklearn import (
+    Interval,
+    Options,
+    StrOptions,
+    check_groups,
+    check_rows,
+    check_weights,
+    fit_context,
+)
+from skattn.bandwidth import deviation
+from skattn.embedding import Embedding, Ranks
+from skattn.estimators._base import all_or_nothing
+from skattn.estimators._inference import AttentionInference
+from skattn.estimators._nadaraya_watson import NadarayaWatsonRegressor
+from skattn.geometry import MOST_DIRECTIONS, Directions, Frame, Table, principal_axes
+from skattn.kernels import KERNELS, get_kernel
+from skattn.smoother import Keys
+
+# Of more training rows, so many are queries in training.
+_MOST_QUERIES = 1000
+_LEARNABLE = {name for name, kernel in KERNELS.items() if kernel.has_slope}
+
+
+class ParametricAttentionRegressor(AttentionInference):
+    r"""Kernel regression whose attention weights are learned.
+
+    The prediction at a query :math:`q` is a local line (`degree` 1) or a mean (`degree` 0) under
+    the attention weights
+
+    .. math::
+
+        w_i(q) \propto s_i\, K(\|A (q - k_i)\|)
+
+    of the training rows :math:`k_i`, with a linear map :math:`A` learned by minimising the
+    leave-one-out error: every row is predicted from all the others, never from itself. Derivatives
+    are in closed form, on tensors of PyTorch, and a few damped Gauss-Newton steps suffice. The
+    fitted estimator holds NumPy arrays only, and predicts without PyTorch.
+
+    Parameters
+    ----------
+    parametrization : {"feature", "scalar", "projection"}, default="feature"
+        What :math:`A` is. "scalar" is one factor w for all standardised features, "feature" one
+        for each, "projection" any linear map, learned from the best of "feature" and shrunk
+        towards it, with `n_components` rows.
+    kernel : str, default="student"
+        The profile :math:`K(u)`: "student", "gaussian", "laplace", "epanechnikov", "biweight",
+        "triweight", "tricube", "triangular" or "cosine". The heavy tail of "student" leaves no
+        empty neighbourhoods.
+    degree : {0, 1}, default=1
+        1 fits a line around each query, shrunk by a learned ridge: the most accurate choice. 0 is
+        the weighted mean: a convex combination of training targets, whose weights explain the
+        prediction exactly.
+    n_components : int, default=None
+        Coordinates of a "projection"; None for as many as there are features.
+    rank_features : bool, default=True
+        Whether the ranks of the features join them in the metric, with factors of their own: what
+        counts may be how many training rows lie between two values. Lines are in the features.
+    alpha : float, default=1.0
+        Multiplies the penalty on what is learned: log-factors are shrunk towards their best common
+        value, entries of a projection towards the best diagonal one. The penalty weighs as a
+        single training row does. With ``solver="sgd"``, multiplies the norm of w, and None is 0.
+    init : "loo" or float, default="loo"
+        Where training starts: "loo" is the best common factor of all features of a grid, a positive
+        number the factor itself (of standardised features, of features as they are for "sgd").
+    solver : {"auto", "gauss-newton", "lbfgs", "adam", "sgd"}, default="auto"
+        How the loss is minimised. "auto" is "gauss-newton". "lbfgs" is SciPy's, "adam" takes
+        gradients at `batch_size` queries at a time. "sgd" is the textbook's recipe, to the number:
+        plain gradient descent with step `learning_rate_init` on the sum of squared errors, in w
+        itself, on features and targets as they are; it needs ``degree=0``,
+        ``rank_features=False``, and no "projection".
+    learning_rate_init : float, default=None
+        The step of "sgd" (None is 0.5) and of "adam" (None is 0.05).
+    batch_size : int, default=200
+        Queries at a time, for "adam".
+    max_iter : int, default=100
+        Steps at most; epochs for "adam" and "sgd".
+    tol : float, default=1e-6
+        Training has converged when a step lowers the loss by less.
+    early_stopping : bool, default=False
+        Whether a share of the training rows is kept out of the loss, and training stops when they
+        are predicted no better for `n_iter_no_change` steps; the best step is kept. They remain
+        keys.
+    validation_fraction : float, default=0.1
+        That share.
+    n_iter_no_change : int, default=10
+        Those steps.
+    warm_start : bool, default=False
+        Whether to start at the metric of the previous fit.
+    extrapolation : {"nearest", "nan", "raise"}, default="nearest"
+        What happens to queries outside every support of a compact kernel, as in
+        :class:`NadarayaWatsonRegressor`.
+    device : str, default=None
+        Where training runs: "cpu", "cuda", "cuda:1", or "auto" for CUDA where there is one. None
+        is the CPU.
+    n_jobs : int, default=None
+        Number of threads over blocks of queries, in prediction.
+    random_state : int, RandomState instance or None, default=None
+        Which rows are queries in training, of more than 1000, and which are held out.
+
+    Attributes
+    ----------
+    w_ : ndarray of shape (n_features,)
+        The factor of each feature, in its unit: the inverse of its bandwidth. For "projection",
+        the norm of the feature's row of `projection_`. 0 for constant features.
+    bandwidth_ : ndarray of shape (n_features,)
+        1 / `w_`.
+    projection_ : ndarray of shape (n_features, n_coordinates)
+        What rows are multiplied with: weights are functions of distances between the results, and
+        between the scaled ranks.
+    rank_w_ : ndarray of shape (n_features,)
+        The factor of each feature's ranks, standardised; None without `rank_features`.
+    ridge_ : float
+        Shrinks the slopes of local lines, in standardised features; None at degree 0.
+    loss_curve_ : list of float
+        The loss before the first step, and after each: the logarithm of the mean squared
+        leave-one-out error of standardised targets (plus 1e-6), plus the penalty. With "sgd", the
+        sum of squared errors before each step.
+    n_iter_ : int
+        Number of steps.
+    validation_scores_ : list of float
+        R squared at the rows held out, before the first step and after each; None without
+        `early_stopping`.
+    loo_score_ : float
+        R squared of the leave-one-out predictions of the queries of training. Optimistic: the
+        metric was chosen for it.
+    honest_loo_score_ : float
+        The same of up to 1000 training rows that were no queries in training; None where all
+        were.
+    device_ : str
+        Where training ran.
+    effective_dof_ : float
+        Effective degrees of freedom, the trace of the smoother matrix. Computed on access.
+    n_features_in_ : int
+        Number of features seen during `fit`.
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Names of the features, when X has names that are all strings.
+
+    See Also
+    --------
+    NadarayaWatsonRegressor : Weights in closed form, without PyTorch.
+
+    Notes
+    -----
+    Features and targets are standardised before training, so that their units do not matter. Of
+    more than 1000 training rows, 1000 drawn by `random_state` are queries in training, all are
+    keys.
+
+    The prior is a normal distribution of the log-factors around their best common value, with a
+    standard deviation of 1 (1.4 at degree 0), of the logarithm of the ridge, with 1, and of the
+    entries of a projection around the diagonal one, in units of its factors, with 0.1.
+
+    Complexity: a step of training takes O(n_queries * n * (d**2 + k)) time for k parameters at
+    degree 1, O(n_queries * n * d) at degree 0; prediction as :class:`NadarayaWatsonRegressor` of
+    the same degree.
+
+    References
+    ----------
+    .. [1] K. Q. Weinberger and G. Tesauro (2007). Metric learning for kernel regression. AISTATS.
+    .. [2] A. Zhang, Z. C. Lipton, M. Li and A. J. Smola (2023). Dive into Deep Learning, chapter
+       11.2. Cambridge University Press.
+
+    Examples
+    --------
+    The second feature counts linearly, the third one does not count:
+
+    >>> import numpy as np
+    >>> from skattn import ParametricAttentionRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(-1, 1, (200, 3))
+    >>> y = np.sin(4 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(200)
+    >>> model = ParametricAttentionRegressor(rank_features=False).fit(X, y)
+    >>> model.predict([[0.3, 0.5, 0.0]]).round(1)
+    array([1.4])
+    >>> bool(model.w_[0] > 5 * model.w_[2])
+    True
+    """
+
+    _parameter_constraints = {
+        "parametrization": [StrOptions({"scalar", "feature", "projection"})],
+        "kernel": [StrOptions(_LEARNABLE)],
+        "degree": [Options(Integral, {0, 1})],
+        "n_components": [Interval(Integral, 1, None, closed="left"), None],
+        "rank_features": ["boolean"],
+        "alpha": [Interval(Real, 0, None, closed="left"), None],
+        "init": [StrOptions({"loo"}), Interval(Real, 0, None, closed="neither")],
+        "solver": [StrOptions({"auto", "gauss-newton", "lbfgs", "adam", "sgd"})],
+        "learning_rate_init": [Interval(Real, 0, None, closed="neither"), None],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [Interval(Real, 0, None, closed="left")],
+        "early_stopping": ["boolean"],
+        "validation_fraction": [Interval(Real, 0, 1, closed="neither")],
+        "n_iter_no_change": [Interval(Integral, 1, None, closed="left")],
+        "warm_start": ["boolean"],
+        "extrapolation": [StrOptions({"nearest", "nan", "raise"})],
+        "device": [str, None],
+        "n_jobs": [
+            Interval(Integral, None, -1, closed="right"),
+            Interval(Integral, 1, None, closed="left"),
+            None,
+        ],
+        "random_state": ["random_state"],
+    }
+
+    def __init__(
+        self,
+        parametrization="feature",
+        *,
+        kernel="student",
+        degree=1,
+        n_components=None,
+        rank_features=True,
+        alpha=1.0,
+        init="loo",
+        solver="auto",
+        learning_rate_init=None,
+        batch_size=200,
+        max_iter=100,
+        tol=1e-6,
+        early_stopping=False,
+        validation_fraction=0.1,
+        n_iter_no_change=10,
+        warm_start=False,
+        extrapolation="nearest",
+        device=None,
+        n_jobs=None,
+        random_state=None,
+    ):
+        self.parametrization = parametrization
+        self.kernel = kernel
+        self.degree = degree
+        self.n_components = n_components
+        self.rank_features = rank_features
+        self.alpha = alpha
+        self.init = init
+        self.solver = solver
+        self.learning_rate_init = learning_rate_init
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.warm_start = warm_start
+        self.extrapolation = extrapolation
+        self.device = device
+        self.n_jobs = n_jobs
+        self.random_state = random_state
+
+    # Splitters take groups too: passing them to a search is no request to pass them on to fit.
+    __metadata_request__fit = {"groups": False}
+
+    @fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X, y, sample_weight=None, groups=None):
+        """Learn the metric, and store the training rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The training rows: finite numbers.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their targets: finite numbers. Several outputs share one metric.
+        sample_weight : array-like of shape (n_samples,) or float, default=None
+            As for :class:`NadarayaWatsonRegressor`.
+        groups : array-like of shape (n_samples,), default=None
+            Labels of what belongs together and is left out together.
+
+        Returns
+        -------
+        self : ParametricAttentionRegressor
+            The fitted estimator.
+
+        Raises
+        ------
+        ImportError
+            If PyTorch is not installed.
+        ValueError
+            If a parameter or the data are out of range; the message names which and the rule.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If training has not converged within `max_iter` steps; the best ones are kept.
+        """
+        learning = _import_learning()
+        with all_or_nothing(self):
+            X, y = check_rows(self, X, y, reset=True)
+            weights, groups = check_weights(sample_weight, X), check_groups(groups, X)
+            targets = y.reshape(len(y), -1).astype(np.float64)
+            table = Table.canonical(X.astype(np.float64), targets, weights, groups)
+            self._check_parameters(table)
+            device = learning.resolve_device(self.device)
+            self.device_ = str(device)
+            keys = self._learn(learning, table, device)
+            single = np.dtype(np.float32)
+            dtype = single if X.dtype == y.dtype == single else np.dtype(np.float64)
+            self._set_keys(keys, self.bandwidth_, single_output=y.ndim == 1, dtype=dtype)
+        return self
+
+    def _check_parameters(self, table):
+        """Refuse combinations that make no sense, and tables from which nothing can be learned."""
+        if self.n_components is not None and self.parametrization != "projection":
+            raise ValueError(
+                f"n_components={self.n_components} needs parametrization='projection'; got "
+                f"parametrization={self.parametrization!r}."
+            )
+        most = table.X.shape[1] * (1 + self.rank_features)
+        if self.n_components is not None and self.n_components > most:
+            raise ValueError(
+                f"n_components must be at most the number of features of the metric ({most}); got "
+                f"{self.n_components}."
+            )
+        is_plain = (
+            self.degree == 0 and not self.rank_features and self.parametrization != ("projection")
+        )
+        if self.solver == "sgd" and not is_plain:
+            raise ValueError(
+                "solver='sgd', the textbook's recipe, needs degree=0, rank_features=False and "
+                f"parametrization 'scalar' or 'feature'; got degree={self.degree}, "
+                f"rank_features={self.rank_features}, parametrization={self.parametrization!r}."
+            )
+        if table.own().take(slice(0, table.n_keys)).covers(table.n_keys).any():
+            raise ValueError(
+                "Learning needs a training row that is not left out for every row; got "
+                f"n_samples={table.n_keys} rows of positive weight (a group is left out together "
+                "and, with sample weights that are no whole numbers, all rows of the same "
+                "features). Fit on more distinct rows or groups."
+            )
+
+    def _learn(self, learning, table, device):
+        """The keys under a learned metric; sets the fitted attributes."""
+        merged = table.merged()
+        scale = deviation(merged.X, merged.weights)
+        unit = deviation(merged.y, merged.weights)
+        varies = np.isfinite(unit)
+        kernel = get_kernel(self.kernel)
+        if not (np.isfinite(scale).any() and varies.any()):
+            return self._keys_of_the_mean(table, kernel)
+        is_textbook = self.solver == "sgd"
+        frame = Frame.around(merged.X, np.where(np.isfinite(scale) & is_textbook, 1.0, scale))
+        scaled = frame.coordinates(merged.X)
+        ranks = Ranks.of(scaled, merged.weights) if self.rank_features else None
+        directions = _directions(frame, scaled, merged.weights) if self.degree == 1 else None
+        values = merged.y[:, varies]
+        if not is_textbook:
+            share = merged.weights / merged.weights.sum()
+            values = values / unit[varies]
+            values = values - share @ values
+        problem = learning.Problem(
+            scaled if ranks is None else np.hstack([scaled, ranks.coordinates(scaled)]),
+            None if directions is None else directions.coordinates(merged.X),
+            values,
+            merged.weights,
+            merged.own(),
+            self.kernel,
+        )
+        learned = self._trained(learning, problem, device)
+        self._describe(frame, ranks is not None, learned)
+        embedding = Embedding(frame, ranks, learned.matrix)
+        return Keys.mapped(table, kernel, embedding, directions, None, learned.ridge)
+
+    def _trained(self, learning, problem, device):
+        """Learn from a problem; sets the attributes that tell how it went."""
+        queries, validation, honest = self._divided(len(problem.weights))
+        single = len(problem.weights) > _MOST_QUERIES
+        settings = learning.Settings(
+            parametrization=self.parametrization,
+            n_components=self.n_components,
+            alpha=1.0 if self.alpha is None else float(self.alpha),
+            solver="gauss-newton" if self.solver == "auto" else self.solver,
+            tolerance=self.tol,
+            max_iter=self.max_iter,
+            learning_rate=self.learning_rate_init,
+            batch_size=self.batch_size,
+            patience=self.n_iter_no_change,
+            start=None if isinstance(self.init, str) else float(self.init),
+            is_single=single,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+        )
+
+        def notify(matrix, ridge):
+            return False
+
+        before = getattr(self, "_parameters", None) if self.warm_start else None
+        if self.solver == "sgd":
+            penalty = 0.0 if self.alpha is None or self.alpha == 1.0 else float(self.alpha)
+            learned = learning.descend(problem, settings, penalty, device, notify)
+        else:
+            learned = learning.learn(problem, queries, validation, settings, device, before, notify)
+        self._parameters = learned.parameters
+        self.loss_curve_ = learned.losses
+        self.n_iter_ = len(learned.losses) - (self.solver != "sgd")
+        self.validation_scores_ = learned.validation_scores if self.early_stopping else None
+        self.loo_score_ = learned.score
+        self.honest_loo_score_ = learning.score(problem, honest, learned, device)
+        if not learned.has_converged:
+            warnings.warn(
+                f"Training has not converged within max_iter={self.max_iter} steps; the best "
+                "parameters are kept. Increase max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
+        return learned
+
+    def _divided(self, n):
+        """Rows that are queries in training, those that are watched, and some of the others."""
+        order = np.arange(n)
+        if n > _MOST_QUERIES or self.early_stopping:
+            order = check_random_state(self.random_state).permutation(n)
+        queries = np.sort(order[:_MOST_QUERIES])
+        honest = np.sort(order[_MOST_QUERIES : 2 * _MOST_QUERIES])
+        n_held = int(np.ceil(self.validation_fraction * len(queries))) if self.early_stopping else 0
+        n_held = min(n_held, len(queries) - 1)
+        held = np.sort(order[: len(queries)][:n_held])
+        return np.setdiff1d(queries, held), held, honest
+
+    def _describe(self, frame, has_ranks, learned):
+        """Set what tells about the metric, in the units of the features."""
+        n_features, n_scaled = self.n_features_in_, len(frame.features)
+        projection = np.zeros((n_features, learned.matrix.shape[1]))
+        projection[frame.features] = learned.matrix[:n_scaled] / frame.bandwidth[:, None]
+        self.projection_ = projection
+        self.w_ = np.linalg.norm(projection, axis=1)
+        with np.errstate(divide="ignore"):
+            self.bandwidth_ = 1.0 / self.w_
+        self.rank_w_ = None
+        if has_ranks:
+            self.rank_w_ = np.zeros(n_features)
+            self.rank_w_[frame.features] = np.linalg.norm(learned.matrix[n_scaled:], axis=1)
+        self.ridge_ = learned.ridge if self.degree == 1 else None
+
+    def _keys_of_the_mean(self, table, kernel):
+        """Keys that all weigh alike, where nothing can be learned."""
+        n_features = table.X.shape[1]
+        self.w_, self.bandwidth_ = np.zeros(n_features), np.full(n_features, np.inf)
+        self.projection_ = np.zeros((n_features, n_features))
+        self.rank_w_ = np.zeros(n_features) if self.rank_features else None
+        self.ridge_ = 0.0 if self.degree == 1 else None
+        self.loss_curve_, self.n_iter_ = [], 0
+        self.validation_scores_ = [] if self.early_stopping else None
+        self.loo_score_, self.honest_loo_score_, self._parameters = 0.0, None, None
+        return Keys.of(table, kernel, self.bandwidth_, None, None)
+
+    def to_nadaraya_watson(self):
+        """The same model as a :class:`NadarayaWatsonRegressor`, where there is one.
+
+        Returns
+        -------
+        model : NadarayaWatsonRegressor
+            Fitted on the same rows, with `bandwidth_` as its bandwidth.
+
+        Raises
+        ------
+        ValueError
+            If there is none: with ``degree=1``, whose ridge it lacks, `rank_features` or
+            ``parametrization="projection"``.
+        """
+        check_is_fitted(self)
+        if self.degree == 1 or self.rank_features or self.parametrization == "projection":
+            raise ValueError(
+                "to_nadaraya_watson needs degree=0, rank_features=False and parametrization "
+                f"'scalar' or 'feature'; got degree={self.degree}, "
+                f"rank_features={self.rank_features}, parametrization={self.parametrization!r}."
+            )
+        table = self._keys.table
+        model = NadarayaWatsonRegressor(
+            self.bandwidth_,
+            kernel=self.kernel,
+            extrapolation=self.extrapolation,
+            n_jobs=self.n_jobs,
+        )
+        order = np.argsort(table.rows)
+        y = table.y[order]
+        groups = None if table.groups is None else table.groups[order]
+        return model.fit(
+            table.X[order],
+            y[:, 0] if self._single_output else y,
+            sample_weight=table.weights[order],
+            groups=groups,
+        )
+
+
+def _directions(frame, scaled, weights):
+    """Where lines are fitted: the scaled features, or their leading principal components."""
+    many = scaled.shape[1] > MOST_DIRECTIONS
+    return Directions(frame, principal_axes(scaled, weights) if many else None)
+
+
+def _import_learning():
+    try:
+        from skattn import learning
+    except ImportError as error:
+        raise ImportError(
+            "ParametricAttentionRegressor learns with PyTorch, which is not installed: "
+            'pip install "skattn[torch]".'
+        ) from error
+    return learning

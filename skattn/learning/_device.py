@@ -1,0 +1,45 @@
+"""Where tensors live."""
+
+from __future__ import annotations
+
+import torch
+
+
+def resolve_device(device: str | None) -> torch.device:
+    """The device a parameter names.
+
+    Parameters
+    ----------
+    device : str or None
+        None and "cpu" are the CPU, never silently anything else; "auto" is the first CUDA device
+        where there is one.
+
+    Returns
+    -------
+    torch.device
+
+    Raises
+    ------
+    ValueError
+        If the device does not exist here.
+    """
+    if device is None:
+        return torch.device("cpu")
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        named = torch.device(device)
+    except RuntimeError as error:
+        raise ValueError(
+            f"device must be None, 'cpu', 'cuda', 'cuda:<number>' or 'auto'; got {device!r}."
+        ) from error
+    if named.type not in ("cpu", "cuda"):
+        raise ValueError(
+            f"device must be None, 'cpu', 'cuda', 'cuda:<number>' or 'auto'; got {device!r}."
+        )
+    if named.type == "cuda" and (named.index or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"device={device!r} is not available: {torch.cuda.device_count()} CUDA devices are "
+            "there. Use device='cpu', or 'auto' for a CUDA device where there is one."
+        )
+    return named

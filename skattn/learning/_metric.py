@@ -1,0 +1,157 @@
+"""Metrics: parametrised maps from features to the coordinates in which kernels see distances.
+
+With D the squared distance of a query q and a key k in coordinates z, and b_qi the derivatives of a
+prediction in D_qi, the derivatives in a parameter p are
+
+    d f(q) / d p = sum_i b_qi d D_qi / d p,
+
+which for all metrics are sums of b times powers of the features: matrix products.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Array = NDArray[np.float64]
+
+
+class Metric(Protocol):
+    """A map from features x to coordinates x @ matrix, with parameters."""
+
+    @property
+    def n_parameters(self) -> int:
+        """How many numbers it depends on."""
+        ...
+
+    def matrix(self, parameters: Array) -> Array:
+        """What features are multiplied with, (n_features, n_coordinates)."""
+        ...
+
+    def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+        """Derivatives of predictions, (n_queries, n_parameters).
+
+        Parameters
+        ----------
+        parameters : ndarray of shape (n_parameters,)
+        changes : Tensor of shape (n_queries, n_keys)
+            Derivatives of predictions in squared distances.
+        queries, keys : Tensor of shape (..., n_features)
+            Features.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class FeatureMetric:
+    """A factor exp(theta) for each feature."""
+
+    n_features: int
+
+    @property
+    def n_parameters(self) -> int:
+        """One for each feature."""
+        return self.n_features
+
+    def matrix(self, parameters: Array) -> Array:
+        """A diagonal matrix."""
+        return np.diag(np.exp(parameters))
+
+    def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+        """2 exp(2 theta_j) sum_i b_qi (x_qj - x_ij)**2."""
+        total = changes.sum(dim=1, keepdim=True)
+        squares = queries**2 * total - 2.0 * queries * (changes @ keys) + changes @ keys**2
+        return squares * _like(2.0 * np.exp(2.0 * parameters), squares)
+
+
+@dataclass(frozen=True)
+class ScalarMetric:
+    """One factor exp(theta) for all features."""
+
+    n_features: int
+    n_parameters: int = 1
+
+    def matrix(self, parameters: Array) -> Array:
+        """A multiple of the identity."""
+        return np.exp(parameters[0]) * np.eye(self.n_features)
+
+    def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+        """The sum of those of all features."""
+        each = FeatureMetric(self.n_features)
+        common = np.full(self.n_features, parameters[0])
+        return each.jacobian(common, changes, queries, keys).sum(dim=1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class RawMetric:
+    """Factors w themselves, of either sign: the textbook's parameter.
+
+    Attributes
+    ----------
+    n_features : int
+    n_parameters : int
+        1 for one factor for all features, or `n_features`.
+    """
+
+    n_features: int
+    n_parameters: int
+
+    def matrix(self, parameters: Array) -> Array:
+        """A diagonal matrix."""
+        return np.diag(np.broadcast_to(parameters, self.n_features))
+
+    def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+        """2 w_j sum_i b_qi (x_qj - x_ij)**2."""
+        each = FeatureMetric(self.n_features)
+        squares = each.jacobian(np.zeros(self.n_features), changes, queries, keys)
+        by_feature = squares * _like(parameters, squares)
+        return by_feature if self.n_parameters > 1 else by_feature.sum(dim=1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class ProjectionMetric:
+    """A linear map ``base + scale * B``, with the entries of B as parameters.
+
+    Attributes
+    ----------
+    base : ndarray of shape (n_features, n_coordinates)
+        The map from which B departs.
+    scale : ndarray of shape (n_features,)
+        What the rows of B are multiplied with.
+    """
+
+    base: Array
+    scale: Array
+
+    @property
+    def n_parameters(self) -> int:
+        """One for each entry of the map."""
+        return int(self.base.size)
+
+    def matrix(self, parameters: Array) -> Array:
+        """The map."""
+        return self.base + self.scale[:, None] * parameters.reshape(self.base.shape)
+
+    def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
+        """2 scale_a sum_i b_qi (x_qa - x_ia) (z_qc - z_ic), for each entry (a, c)."""
+        matrix = _like(self.matrix(parameters), keys)
+        mapped, mapped_keys = queries @ matrix, keys @ matrix
+        total = changes.sum(dim=1)[:, None, None]
+        pairs = (keys[:, :, None] * mapped_keys[:, None, :]).reshape(len(keys), -1)
+        products = (
+            queries[:, :, None] * mapped[:, None, :] * total
+            - queries[:, :, None] * (changes @ mapped_keys)[:, None, :]
+            - (changes @ keys)[:, :, None] * mapped[:, None, :]
+            + (changes @ pairs).reshape(len(queries), *self.base.shape)
+        )
+        return (products * _like(2.0 * self.scale[:, None], products)).flatten(start_dim=1)
+
+
+def _like(array: Array, tensor: Tensor) -> Tensor:
+    """An array as a tensor of the type and on the device of another."""
+    return torch.as_tensor(array, dtype=tensor.dtype, device=tensor.device)

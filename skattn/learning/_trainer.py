@@ -1,0 +1,292 @@
+"""Training: penalised leave-one-out losses, and how they are minimised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import OptimizeResult, minimize
+
+from skattn.learning._metric import Metric
+from skattn.learning._objective import LeaveOneOut
+
+Array = NDArray[np.float64]
+Indices = NDArray[np.intp]
+
+# Added to mean squared errors, in units of the variance: where a fit is exact, the loss is finite.
+_EXACT = 1e-6
+# Gradients of batches are shortened to this.
+_LARGEST_GRADIENT = 1.0
+# Longest step in any parameter.
+_LONGEST = 1.5
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Where parameters are expected, and how far they may go.
+
+    Attributes
+    ----------
+    center : ndarray of shape (n_parameters,)
+    precision : ndarray of shape (n_parameters,)
+        What squared deviations from the centre cost.
+    lower, upper : ndarray of shape (n_parameters,)
+        Bounds.
+    """
+
+    center: Array
+    precision: Array
+    lower: Array
+    upper: Array
+
+
+class PenalizedLoss:
+    """log(mean squared leave-one-out error) and the prior's penalty, with derivatives.
+
+    The logarithm makes the loss, and what the penalty weighs, independent of the noise. The last
+    parameter is the logarithm of the ridge, where there is one.
+    """
+
+    def __init__(
+        self, errors: LeaveOneOut, metric: Metric, prior: Prior, fixed_ridge: float | None = None
+    ) -> None:
+        self.errors, self.metric, self.prior, self.fixed_ridge = errors, metric, prior, fixed_ridge
+
+    def split(self, parameters: Array) -> tuple[Array, float]:
+        """Those of the metric, and the ridge."""
+        if self.fixed_ridge is not None:
+            return parameters, self.fixed_ridge
+        return parameters[:-1], float(np.exp(parameters[-1]))
+
+    def mean_square(self, parameters: Array) -> float:
+        """Mean squared leave-one-out error, over outputs too."""
+        errors = self.errors.errors(self.metric, *self.split(parameters))
+        return float(self.errors.share @ (errors**2).mean(axis=1))
+
+    def r_squared(self, parameters: Array) -> float:
+        """One less the mean squared error of standardised values."""
+        return 1.0 - self.mean_square(parameters)
+
+    def __call__(self, parameters: Array) -> tuple[float, Array, Array]:
+        """The loss, its gradient, and its Hessian without second derivatives of predictions."""
+        errors, jacobian = self.errors.linearize(self.metric, *self.split(parameters))
+        if self.fixed_ridge is not None:
+            jacobian = jacobian[:, :, :-1]
+        share = self.errors.share / errors.shape[1]
+        mean_square = float(share @ (errors**2).sum(axis=1)) + _EXACT
+        weighted = (jacobian * np.sqrt(share)[:, None, None]).reshape(-1, jacobian.shape[2])
+        gradient = -2.0 * np.einsum("q,qp,qpj->j", share, errors, jacobian) / mean_square
+        hessian = 2.0 * weighted.T @ weighted / mean_square
+        deviation = parameters - self.prior.center
+        loss = np.log(mean_square) + self.prior.precision @ deviation**2
+        gradient += 2.0 * self.prior.precision * deviation
+        return loss, gradient, hessian + 2.0 * np.diag(self.prior.precision)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """Parameters, and how they were reached.
+
+    Attributes
+    ----------
+    parameters : ndarray of shape (n_parameters,)
+        Of the lowest loss; of the best validation score, where rows were held out for that.
+    losses : list of float
+        Before the first step, and after each.
+    validation_scores : list of float
+        Likewise; empty where no rows were held out.
+    has_converged : bool
+        Or was stopped on purpose.
+    """
+
+    parameters: Array
+    losses: list[float]
+    validation_scores: list[float]
+    has_converged: bool
+
+
+@dataclass
+class Monitor:
+    """Watches the parameters after each step, and says when to stop.
+
+    Attributes
+    ----------
+    score : callable or None
+        The score of parameters on rows held out; higher is better.
+    patience : int
+        Steps without a better score before training stops.
+    notify : callable
+        Is told the parameters after each step; returns whether to stop.
+    """
+
+    score: Callable[[Array], float] | None
+    patience: int
+    notify: Callable[[Array], bool]
+
+    def __post_init__(self) -> None:
+        self.scores: list[float] = []
+        self.best: Array | None = None
+
+    def stops(self, parameters: Array) -> bool:
+        """Look at new parameters; whether to stop."""
+        wants_stop = self.notify(parameters)
+        if self.score is None:
+            return wants_stop
+        self.scores.append(self.score(parameters))
+        best = int(np.argmax(self.scores))
+        if best == len(self.scores) - 1:
+            self.best = parameters.copy()
+        return wants_stop or len(self.scores) - 1 - best >= self.patience
+
+    def trained(self, parameters: Array, losses: list[float], *, converged: bool) -> Trained:
+        """The best of what was seen."""
+        best = parameters if self.best is None else self.best
+        return Trained(best, losses, self.scores, converged)
+
+
+Loss = Callable[[Array], tuple[float, Array, Array]]
+
+
+def gauss_newton(
+    loss: Loss, start: Array, prior: Prior, tolerance: float, max_iter: int, monitor: Monitor
+) -> Trained:
+    """Damped Gauss-Newton steps within bounds (Levenberg and Marquardt).
+
+    Parameters
+    ----------
+    loss : callable
+        Returns the loss, its gradient and an approximate Hessian, positive semidefinite.
+    start : ndarray of shape (n_parameters,)
+    prior : Prior
+        Its bounds.
+    tolerance : float
+        Converged when a step lowers the loss by less.
+    max_iter : int
+        Steps at most.
+    monitor : Monitor
+
+    Returns
+    -------
+    Trained
+    """
+    at, damping = np.clip(start, prior.lower, prior.upper), 1e-2
+    value, gradient, hessian = loss(at)
+    losses = [value]
+    stopped = monitor.stops(at)
+    while not stopped and len(losses) <= max_iter:
+        step = _step(at, gradient, hessian, damping, prior)
+        predicted = float(-(gradient @ step + 0.5 * step @ hessian @ step))
+        trial = loss(at + step)
+        decrease = value - trial[0]
+        if decrease > 0.0:
+            at, (value, gradient, hessian) = at + step, trial
+            losses.append(value)
+            gain = decrease / max(predicted, 1e-300)
+            damping = max(damping * (0.2 if gain > 0.75 else 1.0 if gain > 0.25 else 3.0), 1e-8)
+            stopped = monitor.stops(at)
+        else:
+            damping *= 5.0
+        small = predicted <= tolerance or 0.0 < decrease <= tolerance
+        stopped = stopped or small or damping > 1e8
+    return monitor.trained(at, losses, converged=stopped)
+
+
+def _step(at: Array, gradient: Array, hessian: Array, damping: float, prior: Prior) -> Array:
+    """A damped Newton step of the parameters that are not held by their bounds."""
+    free = ((at > prior.lower) | (gradient < 0.0)) & ((at < prior.upper) | (gradient > 0.0))
+    scale = np.maximum(np.diag(hessian), 1e-4 * np.diag(hessian).max())
+    inner = (hessian + damping * np.diag(scale))[np.ix_(free, free)]
+    step = np.zeros_like(at)
+    step[free] = np.clip(np.linalg.solve(inner, -gradient[free]), -_LONGEST, _LONGEST)
+    return np.clip(at + step, prior.lower, prior.upper) - at
+
+
+def lbfgs(
+    loss: Loss, start: Array, prior: Prior, tolerance: float, max_iter: int, monitor: Monitor
+) -> Trained:
+    """L-BFGS steps within bounds, by SciPy; parameters as for `gauss_newton`."""
+    losses: list[float] = []
+
+    def function(parameters: Array) -> tuple[float, Array]:
+        value, gradient, _ = loss(parameters)
+        return value, gradient
+
+    def after_step(intermediate_result: OptimizeResult) -> None:
+        losses.append(float(intermediate_result.fun))
+        if monitor.stops(intermediate_result.x):
+            raise StopIteration
+
+    found = minimize(
+        function,
+        np.clip(start, prior.lower, prior.upper),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(prior.lower, prior.upper, strict=True)),
+        callback=after_step,
+        options={"maxiter": max_iter, "ftol": tolerance},
+    )
+    return monitor.trained(found.x, losses, converged=found.status != 1)
+
+
+@dataclass(frozen=True)
+class Batches:
+    """How queries are visited a batch at a time.
+
+    Attributes
+    ----------
+    n_queries, size : int
+    learning_rate : float
+    patience : int
+        Epochs that lower the loss by less than the tolerance, before training has converged.
+    seed : int
+    """
+
+    n_queries: int
+    size: int
+    learning_rate: float
+    patience: int
+    seed: int
+
+
+def adam(
+    loss_at: Callable[[Indices], Loss],
+    start: Array,
+    prior: Prior,
+    tolerance: float,
+    max_iter: int,
+    monitor: Monitor,
+    batches: Batches,
+) -> Trained:
+    """Steps of Adam (Kingma and Ba, 2015) within bounds, at batches of queries.
+
+    Parameters
+    ----------
+    loss_at : callable
+        The loss of the queries at some positions.
+    start, prior, tolerance, max_iter, monitor
+        As for `gauss_newton`; of epochs.
+    batches : Batches
+    """
+    rng = np.random.default_rng(batches.seed)
+    at = np.clip(start, prior.lower, prior.upper)
+    first, second, n_steps = np.zeros_like(at), np.zeros_like(at), 0
+    losses: list[float] = []
+    stopped = monitor.stops(at)
+    while not stopped and len(losses) < max_iter:
+        order, values = rng.permutation(batches.n_queries), []
+        for begin in range(0, batches.n_queries, batches.size):
+            value, gradient, _ = loss_at(np.sort(order[begin : begin + batches.size]))(at)
+            gradient /= max(1.0, float(np.linalg.norm(gradient)) / _LARGEST_GRADIENT)
+            n_steps += 1
+            first = 0.9 * first + 0.1 * gradient
+            second = 0.999 * second + 0.001 * gradient**2
+            step = first / (1.0 - 0.9**n_steps) / np.sqrt(second / (1.0 - 0.999**n_steps) + 1e-16)
+            at = np.clip(at - batches.learning_rate * step, prior.lower, prior.upper)
+            values.append(value)
+        losses.append(float(np.mean(values)))
+        earlier = losses[: -batches.patience]
+        settled = bool(earlier) and min(losses[-batches.patience :]) > min(earlier) - tolerance
+        stopped = monitor.stops(at) or settled
+    return monitor.trained(at, losses, converged=stopped)
