@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,14 +12,29 @@ from sklearn.base import _fit_context as fit_context
 from sklearn.utils._param_validation import Interval, Options, StrOptions
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
+try:  # scikit-learn 1.9
+    from sklearn.callback import CallbackSupportMixin, with_callbacks
+except ImportError:
+
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Callbacks need scikit-learn 1.9: there is nothing to support."""
+
+    def with_callbacks(method: Any) -> Any:
+        """The method itself."""
+        return method
+
+
 __all__ = [
+    "CallbackSupportMixin",
     "Interval",
     "Options",
+    "Steps",
     "StrOptions",
     "check_groups",
     "check_rows",
     "check_weights",
     "fit_context",
+    "with_callbacks",
 ]
 
 # Names of dtypes, NumPy's, pandas' and polars', whose values are no numbers even where they convert
@@ -140,3 +156,42 @@ def check_groups(groups: Any, X: NDArray[np.floating]) -> NDArray[np.intp] | Non
             f"n_samples={len(X)} rows."
         )
     return np.unique(labels, return_inverse=True)[1]
+
+
+class Steps:
+    """Tells an estimator's callbacks, if it has any, of the steps of its training.
+
+    Parameters
+    ----------
+    estimator : estimator
+    most : int or None
+        How many steps there may be; None if that is not known.
+    X, y : ndarray
+        What it is fitted on.
+    """
+
+    def __init__(self, estimator: Any, most: int | None, X: Any, y: Any) -> None:
+        self.estimator, self.data = estimator, {"X": X, "y": y}
+        self.context = None
+        if getattr(estimator, "_skl_callbacks", None):
+            self.context = estimator._init_callback_context(max_subtasks=most)
+            self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
+
+    def ended(self, attributes: Callable[[], dict[str, Any]]) -> bool:
+        """A step has ended; `attributes` returns the fitted ones. Whether to stop."""
+        if self.context is None:
+            return False
+        step = self.context.subcontext(task_name="step")
+        step.call_on_fit_task_begin(estimator=self.estimator, **self.data)
+        fitted = attributes()
+        stop = step.call_on_fit_task_end(
+            estimator=self.estimator, reconstruction_attributes=fitted, **self.data
+        )
+        return bool(stop)
+
+    def close(self, attributes: dict[str, Any]) -> None:
+        """Training has ended."""
+        if self.context is not None:
+            self.context.call_on_fit_task_end(
+                estimator=self.estimator, reconstruction_attributes=attributes, **self.data
+            )

@@ -40,12 +40,14 @@ def kernel_weights(name: str, squared: Tensor) -> tuple[Tensor, Tensor]:
         of compact support.
     """
     if name == "gaussian":
-        weights = torch.exp(-0.5 * (squared - squared.amin(dim=1, keepdim=True)))
+        nearest = squared.amin(dim=1, keepdim=True)
+        weights = squared.sub(nearest).mul_(-0.5).exp_()
         return weights, -0.5 * weights
     if name == "student":
-        inverse = 1.0 / (1.0 + squared / 7.0)
-        weights = inverse**4
-        return weights, (-4.0 / 7.0) * weights * inverse
+        inverse = squared.mul(1.0 / 7.0).add_(1.0).reciprocal_()
+        weights = inverse * inverse
+        weights.mul_(weights)
+        return weights, inverse.mul_(weights).mul_(-4.0 / 7.0)
     if name in _POWERS:
         power, inside = _POWERS[name], torch.clamp(1.0 - squared, min=0.0)
         if power == 1:

@@ -11,13 +11,16 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skattn._sklearn import (
+    CallbackSupportMixin,
     Interval,
     Options,
+    Steps,
     StrOptions,
     check_groups,
     check_rows,
     check_weights,
     fit_context,
+    with_callbacks,
 )
 from skattn.bandwidth import deviation
 from skattn.embedding import Embedding, Ranks
@@ -30,10 +33,14 @@ from skattn.smoother import Keys
 
 # Of more training rows, so many are queries in training.
 _MOST_QUERIES = 1000
+# More rows are learned from in single precision: the loss is the same to 1e-5, in half the time.
+_DOUBLE_ROWS = 500
+# Of more features, "auto" learns factors only: full maps have many entries, and overfit.
+_MOST_PROJECTED = 20
 _LEARNABLE = {name for name, kernel in KERNELS.items() if kernel.has_slope}
 
 
-class ParametricAttentionRegressor(AttentionInference):
+class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     r"""Kernel regression whose attention weights are learned.
 
     The prediction at a query :math:`q` is a local line (`degree` 1) or a mean (`degree` 0) under
@@ -50,10 +57,11 @@ class ParametricAttentionRegressor(AttentionInference):
 
     Parameters
     ----------
-    parametrization : {"feature", "scalar", "projection"}, default="feature"
+    parametrization : {"auto", "scalar", "feature", "projection"}, default="auto"
         What :math:`A` is. "scalar" is one factor w for all standardised features, "feature" one
         for each, "projection" any linear map, learned from the best of "feature" and shrunk
-        towards it, with `n_components` rows.
+        towards it, with `n_components` rows. "auto" is "projection" for up to 20 features, and
+        "feature" for more.
     kernel : str, default="student"
         The profile :math:`K(u)`: "student", "gaussian", "laplace", "epanechnikov", "biweight",
         "triweight", "tricube", "triangular" or "cosine". The heavy tail of "student" leaves no
@@ -86,7 +94,7 @@ class ParametricAttentionRegressor(AttentionInference):
         Queries at a time, for "adam".
     max_iter : int, default=100
         Steps at most; epochs for "adam" and "sgd".
-    tol : float, default=1e-6
+    tol : float, default=1e-4
         Training has converged when a step lowers the loss by less.
     early_stopping : bool, default=False
         Whether a share of the training rows is kept out of the loss, and training stops when they
@@ -157,6 +165,9 @@ class ParametricAttentionRegressor(AttentionInference):
     more than 1000 training rows, 1000 drawn by `random_state` are queries in training, all are
     keys.
 
+    From more than 500 rows, metrics are learned in single precision. Predictions are computed as by
+    :class:`NadarayaWatsonRegressor`.
+
     The prior is a normal distribution of the log-factors around their best common value, with a
     standard deviation of 1 (1.4 at degree 0), of the logarithm of the ridge, with 1, and of the
     entries of a projection around the diagonal one, in units of its factors, with 0.1.
@@ -188,7 +199,7 @@ class ParametricAttentionRegressor(AttentionInference):
     """
 
     _parameter_constraints = {
-        "parametrization": [StrOptions({"scalar", "feature", "projection"})],
+        "parametrization": [StrOptions({"auto", "scalar", "feature", "projection"})],
         "kernel": [StrOptions(_LEARNABLE)],
         "degree": [Options(Integral, {0, 1})],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
@@ -216,7 +227,7 @@ class ParametricAttentionRegressor(AttentionInference):
 
     def __init__(
         self,
-        parametrization="feature",
+        parametrization="auto",
         *,
         kernel="student",
         degree=1,
@@ -228,7 +239,7 @@ class ParametricAttentionRegressor(AttentionInference):
         learning_rate_init=None,
         batch_size=200,
         max_iter=100,
-        tol=1e-6,
+        tol=1e-4,
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=10,
@@ -262,6 +273,7 @@ class ParametricAttentionRegressor(AttentionInference):
     # Splitters take groups too: passing them to a search is no request to pass them on to fit.
     __metadata_request__fit = {"groups": False}
 
+    @with_callbacks
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, sample_weight=None, groups=None):
         """Learn the metric, and store the training rows.
@@ -295,6 +307,8 @@ class ParametricAttentionRegressor(AttentionInference):
             If training has not converged within `max_iter` steps; the best ones are kept.
         """
         learning = _import_learning()
+        most = self.max_iter if self.parametrization in ("scalar", "feature") else None
+        steps = Steps(self, most, X, y)
         with all_or_nothing(self):
             X, y = check_rows(self, X, y, reset=True)
             weights, groups = check_weights(sample_weight, X), check_groups(groups, X)
@@ -303,10 +317,12 @@ class ParametricAttentionRegressor(AttentionInference):
             self._check_parameters(table)
             device = learning.resolve_device(self.device)
             self.device_ = str(device)
-            keys = self._learn(learning, table, device)
             single = np.dtype(np.float32)
             dtype = single if X.dtype == y.dtype == single else np.dtype(np.float64)
+            self._single_output, self._dtype = y.ndim == 1, dtype
+            keys = self._learn(learning, table, device, steps)
             self._set_keys(keys, self.bandwidth_, single_output=y.ndim == 1, dtype=dtype)
+            steps.close(dict(vars(self)))
         return self
 
     def _check_parameters(self, table):
@@ -322,9 +338,8 @@ class ParametricAttentionRegressor(AttentionInference):
                 f"n_components must be at most the number of features of the metric ({most}); got "
                 f"{self.n_components}."
             )
-        is_plain = (
-            self.degree == 0 and not self.rank_features and self.parametrization != ("projection")
-        )
+        is_diagonal = self.parametrization in ("scalar", "feature")
+        is_plain = self.degree == 0 and not self.rank_features and is_diagonal
         if self.solver == "sgd" and not is_plain:
             raise ValueError(
                 "solver='sgd', the textbook's recipe, needs degree=0, rank_features=False and "
@@ -339,7 +354,7 @@ class ParametricAttentionRegressor(AttentionInference):
                 "features). Fit on more distinct rows or groups."
             )
 
-    def _learn(self, learning, table, device):
+    def _learn(self, learning, table, device, steps):
         """The keys under a learned metric; sets the fitted attributes."""
         merged = table.merged()
         scale = deviation(merged.X, merged.weights)
@@ -365,18 +380,31 @@ class ParametricAttentionRegressor(AttentionInference):
             merged.weights,
             merged.own(),
             self.kernel,
+            scaled.shape[1],
         )
-        learned = self._trained(learning, problem, device)
-        self._describe(frame, ranks is not None, learned)
-        embedding = Embedding(frame, ranks, learned.matrix)
-        return Keys.mapped(table, kernel, embedding, directions, None, learned.ridge)
 
-    def _trained(self, learning, problem, device):
+        def keys(matrix, ridge):
+            embedding = Embedding(frame, ranks, matrix)
+            return Keys.mapped(table, kernel, embedding, directions, None, ridge)
+
+        def notify(matrix, ridge):
+            return steps.ended(lambda: self._as_fitted(keys(matrix, ridge)))
+
+        learned = self._trained(learning, problem, device, notify)
+        self._describe(frame, ranks is not None, learned)
+        return keys(learned.matrix, learned.ridge)
+
+    def _as_fitted(self, keys):
+        """The attributes that predictions need, as if training had stopped."""
+        names = ("n_features_in_", "feature_names_in_", "_single_output", "_dtype")
+        known = {name: getattr(self, name) for name in names if hasattr(self, name)}
+        return known | {"_keys": keys, "bandwidth_": np.full(self.n_features_in_, np.nan)}
+
+    def _trained(self, learning, problem, device, notify):
         """Learn from a problem; sets the attributes that tell how it went."""
         queries, validation, honest = self._divided(len(problem.weights))
-        single = len(problem.weights) > _MOST_QUERIES
         settings = learning.Settings(
-            parametrization=self.parametrization,
+            parametrization=self._parametrization(problem.n_plain),
             n_components=self.n_components,
             alpha=1.0 if self.alpha is None else float(self.alpha),
             solver="gauss-newton" if self.solver == "auto" else self.solver,
@@ -386,12 +414,9 @@ class ParametricAttentionRegressor(AttentionInference):
             batch_size=self.batch_size,
             patience=self.n_iter_no_change,
             start=None if isinstance(self.init, str) else float(self.init),
-            is_single=single,
+            is_single=len(problem.weights) > _DOUBLE_ROWS,
             seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
         )
-
-        def notify(matrix, ridge):
-            return False
 
         before = getattr(self, "_parameters", None) if self.warm_start else None
         if self.solver == "sgd":
@@ -413,6 +438,11 @@ class ParametricAttentionRegressor(AttentionInference):
                 stacklevel=6,
             )
         return learned
+
+    def _parametrization(self, n_features):
+        if self.parametrization != "auto":
+            return self.parametrization
+        return "projection" if n_features <= _MOST_PROJECTED else "feature"
 
     def _divided(self, n):
         """Rows that are queries in training, those that are watched, and some of the others."""
@@ -468,7 +498,8 @@ class ParametricAttentionRegressor(AttentionInference):
             ``parametrization="projection"``.
         """
         check_is_fitted(self)
-        if self.degree == 1 or self.rank_features or self.parametrization == "projection":
+        is_diagonal = self.parametrization in ("scalar", "feature")
+        if self.degree == 1 or self.rank_features or not is_diagonal:
             raise ValueError(
                 "to_nadaraya_watson needs degree=0, rank_features=False and parametrization "
                 f"'scalar' or 'feature'; got degree={self.degree}, "

@@ -165,7 +165,7 @@ def score(problem: Problem, rows: Indices, learned: Learned, device: torch.devic
     if len(rows) == 0:
         return None
     errors = LeaveOneOut(problem, rows, device, torch.float64)
-    metric = ProjectionMetric(learned.matrix, np.ones(len(learned.matrix)))
+    metric = ProjectionMetric(learned.matrix, np.ones(0), 0)
     left = errors.errors(metric, np.zeros(metric.n_parameters), learned.ridge)
     share = errors.share[:, None]
     values = problem.values[rows]
@@ -201,11 +201,14 @@ class _Stage:
 
     def projection(self, diagonal: Learned) -> Learned:
         """Learn a full metric, or one of fewer coordinates, from a diagonal one."""
-        scales = np.diag(diagonal.matrix)
-        base, n_components = diagonal.matrix, self.settings.n_components or len(scales)
+        scales, base = np.diag(diagonal.matrix), diagonal.matrix
+        n_components = self.settings.n_components or len(scales)
         if n_components < len(scales):
             base = base @ _leading(self.errors.problem.features @ base, n_components)
-        metric = ProjectionMetric(base, scales)
+            metric = ProjectionMetric(base, scales, n_components)
+        else:  # ranks keep factors of their own
+            n_plain = self.errors.problem.n_plain
+            metric = ProjectionMetric(base, scales[:n_plain], n_plain)
         zeros, ones = np.zeros(metric.n_parameters), np.ones(metric.n_parameters)
         spread = _ENTRIES if n_components == len(scales) else _FREE_ENTRIES
         prior = self._prior(zeros, spread * ones, -_FARTHEST * ones, _FARTHEST * ones)

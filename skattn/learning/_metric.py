@@ -115,39 +115,47 @@ class RawMetric:
 
 @dataclass(frozen=True)
 class ProjectionMetric:
-    """A linear map ``base + scale * B``, with the entries of B as parameters.
+    """A linear map ``base + scale * B`` in its leading rows and columns, and `base` elsewhere.
 
     Attributes
     ----------
     base : ndarray of shape (n_features, n_coordinates)
-        The map from which B departs.
-    scale : ndarray of shape (n_features,)
-        What the rows of B are multiplied with.
+        The map from which the entries of B depart.
+    scale : ndarray of shape (n_rows,)
+        What the rows of B are multiplied with; n_rows is at most n_features.
+    n_columns : int
+        Of B, at most n_coordinates.
     """
 
     base: Array
     scale: Array
+    n_columns: int
 
     @property
     def n_parameters(self) -> int:
-        """One for each entry of the map."""
-        return int(self.base.size)
+        """One for each entry of B."""
+        return len(self.scale) * self.n_columns
 
     def matrix(self, parameters: Array) -> Array:
         """The map."""
-        return self.base + self.scale[:, None] * parameters.reshape(self.base.shape)
+        matrix = self.base.copy()
+        departure = self.scale[:, None] * parameters.reshape(len(self.scale), self.n_columns)
+        matrix[: len(self.scale), : self.n_columns] += departure
+        return matrix
 
     def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
         """2 scale_a sum_i b_qi (x_qa - x_ia) (z_qc - z_ic), for each entry (a, c)."""
-        matrix = _like(self.matrix(parameters), keys)
+        matrix = _like(self.matrix(parameters)[:, : self.n_columns], keys)
         mapped, mapped_keys = queries @ matrix, keys @ matrix
+        n_rows = len(self.scale)
+        queries, keys = queries[:, :n_rows], keys[:, :n_rows]
         total = changes.sum(dim=1)[:, None, None]
         pairs = (keys[:, :, None] * mapped_keys[:, None, :]).reshape(len(keys), -1)
         products = (
             queries[:, :, None] * mapped[:, None, :] * total
             - queries[:, :, None] * (changes @ mapped_keys)[:, None, :]
             - (changes @ keys)[:, :, None] * mapped[:, None, :]
-            + (changes @ pairs).reshape(len(queries), *self.base.shape)
+            + (changes @ pairs).reshape(len(queries), n_rows, self.n_columns)
         )
         return (products * _like(2.0 * self.scale[:, None], products)).flatten(start_dim=1)
 

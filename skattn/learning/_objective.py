@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,8 +19,8 @@ from skattn.learning._metric import Metric
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
-# Entries of a block of queries and keys.
-_BLOCK_ENTRIES = 1 << 20
+# Entries of a block of queries and keys: for the cache of a core, and for a device.
+_BLOCK_ENTRIES = {"cpu": 1 << 17, "cuda": 1 << 26}
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,8 @@ class Problem:
     own : Own
         What is left out for each key.
     kernel : str
+    n_plain : int
+        How many of the features are no ranks; those come first.
     """
 
     features: Array
@@ -46,6 +49,7 @@ class Problem:
     weights: Array
     own: Own
     kernel: str
+    n_plain: int
 
 
 class LeaveOneOut:
@@ -70,13 +74,16 @@ class LeaveOneOut:
         self.features, self.values = tensor(problem.features), tensor(problem.values)
         self.line = None if problem.line is None else tensor(problem.line)
         self.weights = tensor(problem.weights / problem.weights.max())
+        self.has_weights = bool((problem.weights != problem.weights[0]).any())
+        if self.line is not None:
+            self.pairs, self.moments = _moments(self.line, self.values)
         self._divide(queries)
 
     def _divide(self, queries: Indices) -> None:
         weights = self.problem.weights
         self.queries = queries
         self.share = weights[queries] / weights[queries].sum()
-        step = max(16, _BLOCK_ENTRIES // len(weights))
+        step = max(32, _BLOCK_ENTRIES[self.weights.device.type] // len(weights))
         self.blocks = [_Block(self, queries[rows]) for rows in slices(len(queries), step)]
 
     def at(self, positions: Indices) -> LeaveOneOut:
@@ -87,9 +94,16 @@ class LeaveOneOut:
 
     def errors(self, metric: Metric, parameters: Array, ridge: float) -> Array:
         """Values less leave-one-out predictions, (n_queries, n_outputs)."""
+        return self.errors_at(metric, parameters, (ridge,))[0]
+
+    def errors_at(self, metric: Metric, parameters: Array, ridges: Sequence[float]) -> list[Array]:
+        """The errors at each of some ridges, from the same weights."""
         matrix = metric.matrix(parameters)
-        fits = [block.fit(matrix, ridge) for block in self.blocks]
-        return np.vstack([_numbers(fit.errors) for fit in fits])
+        blocks = []
+        for block in self.blocks:
+            fit = _Fit(block, *block.weights(matrix))
+            blocks.append([_numbers(fit.solve(ridge)) for ridge in ridges])
+        return [np.vstack(parts) for parts in zip(*blocks, strict=True)]
 
     def linearize(self, metric: Metric, parameters: Array, ridge: float) -> tuple[Array, Array]:
         """The errors, and derivatives of the predictions in the parameters and in log(ridge).
@@ -103,10 +117,10 @@ class LeaveOneOut:
         matrix = metric.matrix(parameters)
         errors, jacobians = [], []
         for block in self.blocks:
-            fit = block.fit(matrix, ridge)
-            errors.append(_numbers(fit.errors))
+            fit = _Fit(block, *block.weights(matrix))
+            errors.append(_numbers(fit.solve(ridge)))
             columns = []
-            for output in range(fit.errors.shape[1]):
+            for output in range(self.values.shape[1]):
                 changes, by_ridge = fit.changes(output), -ridge * fit.pull(output)
                 by_parameter = metric.jacobian(parameters, changes, block.features, self.features)
                 columns.append(torch.cat([by_parameter, by_ridge[:, None]], dim=1))
@@ -127,17 +141,21 @@ class _Block:
         self.own = tuple(torch.as_tensor(part, device=index.device) for part in (rows, keys))
         self.kept = torch.as_tensor(own.kept[rows], dtype=self.values.dtype, device=index.device)
 
-    def fit(self, matrix: Array, ridge: float) -> _Fit:
-        """Leave-one-out predictions of the queries, under a linear map of the features."""
+    def weights(self, matrix: Array) -> tuple[Tensor, Tensor]:
+        """Normalised weights and slopes of the kernel, under a linear map of the features."""
         problem = self.problem
         linear = torch.as_tensor(matrix, dtype=self.values.dtype, device=self.values.device)
         keys, queries = problem.features @ linear, self.features @ linear
-        norms = (queries**2).sum(dim=1)[:, None] + (keys**2).sum(dim=1)
-        squared = torch.clamp(norms - 2.0 * (queries @ keys.T), min=0.0)
+        # one product makes squared distances: |q|**2 + |k|**2 - 2 q'k
+        ones = torch.ones_like(keys[:, :1])
+        left = [-2.0 * queries, (queries**2).sum(dim=1, keepdim=True), ones[: len(queries)]]
+        right = torch.cat([keys, ones, (keys**2).sum(dim=1, keepdim=True)], dim=1)
+        squared = (torch.cat(left, dim=1) @ right.T).clamp_(min=0.0)
         # what stays of a row is at distance zero, without rounding
         squared[self.own] = torch.where(self.kept > 0.0, 0.0, torch.inf).to(squared.dtype)
         weights, slopes = kernel_weights(problem.problem.kernel, squared)
-        weights, slopes = weights * problem.weights, slopes * problem.weights
+        if problem.has_weights:
+            weights, slopes = weights * problem.weights, slopes * problem.weights
         weights[self.own] = weights[self.own] * self.kept
         slopes[self.own] = slopes[self.own] * self.kept
         total = weights.sum(dim=1, keepdim=True)
@@ -147,7 +165,7 @@ class _Block:
             weights[empty] = torch.nn.functional.one_hot(nearest, len(keys)).to(weights.dtype)
             slopes[empty] = 0.0
             total = weights.sum(dim=1, keepdim=True)
-        return _Fit(self, weights / total, slopes / total, ridge)
+        return weights.div_(total), slopes.div_(total)
 
 
 class _Fit:
@@ -156,34 +174,36 @@ class _Fit:
     As `skattn.smoother` has them, with a ridge added to the covariance of the keys.
     """
 
-    def __init__(self, block: _Block, weights: Tensor, slopes: Tensor, ridge: float) -> None:
-        self.values, self.slopes, self.ridge = block.problem.values, slopes, ridge
-        self.level = weights @ self.values
-        self.keys = block.problem.line
-        if block.line is None:
-            self.errors = block.values - self.level
-        else:
-            self._fit_lines(weights, block.line)
-            slope = torch.einsum("qj,qjp->qp", block.line - self.center, self.slope)
-            self.errors = block.values - self.level - slope
-
-    def _fit_lines(self, weights: Tensor, queries: Tensor) -> None:
-        keys, (n_keys, n_outputs) = self.keys, self.values.shape
-        assert keys is not None
-        n_directions = keys.shape[1]
-        first, second = torch.triu_indices(n_directions, n_directions, device=keys.device)
-        products = (keys[:, :, None] * self.values[:, None, :]).reshape(n_keys, -1)
-        moments = weights @ torch.cat([keys, keys[:, first] * keys[:, second], products], dim=1)
-        center, pairs, cross = moments.split([n_directions, len(first), products.shape[1]], dim=1)
-        covariance = pairs.new_empty(len(weights), n_directions, n_directions)
+    def __init__(self, block: _Block, weights: Tensor, slopes: Tensor) -> None:
+        self.block, self.slopes = block, slopes
+        self.values, self.keys = block.problem.values, block.problem.line
+        if self.keys is None:
+            self.level = weights @ self.values
+            return
+        sizes = self.values.shape[1], self.keys.shape[1]
+        product = weights @ block.problem.moments
+        pairs = product.shape[1] - sum(sizes) - sizes[0] * sizes[1]
+        self.level, self.center, pairs, cross = product.split(
+            [*sizes, pairs, sizes[0] * sizes[1]], dim=1
+        )
+        first, second = block.problem.pairs
+        covariance = pairs.new_empty(len(weights), sizes[1], sizes[1])
         covariance[:, first, second] = covariance[:, second, first] = pairs
-        covariance -= center[:, :, None] * center[:, None, :]
-        covariance.diagonal(dim1=1, dim2=2).add_(self.ridge)
-        cross = cross.reshape(-1, n_directions, n_outputs)
-        cross = cross - center[:, :, None] * self.level[:, None, :]
-        columns = torch.cat([(queries - center)[:, :, None], cross], dim=2)
-        solved = torch.linalg.solve(covariance, columns)
-        self.center, self.arm, self.slope = center, solved[:, :, 0], solved[:, :, 1:]
+        self.covariance = covariance - self.center[:, :, None] * self.center[:, None, :]
+        cross = cross.reshape(len(weights), sizes[1], sizes[0])
+        self.cross = cross - self.center[:, :, None] * self.level[:, None, :]
+
+    def solve(self, ridge: float) -> Tensor:
+        """Fit means or lines, and return the errors, (n_queries, n_outputs)."""
+        self.ridge, queries = ridge, self.block.line
+        if queries is None:
+            return self.block.values - self.level
+        ridged = self.covariance.clone()
+        ridged.diagonal(dim1=1, dim2=2).add_(ridge)
+        away = (queries - self.center)[:, :, None]
+        solved = torch.linalg.solve(ridged, torch.cat([away, self.cross], dim=2))
+        self.arm, self.slope = solved[:, :, 0], solved[:, :, 1:]
+        return self.block.values - self.level - (away * self.slope).sum(dim=1)
 
     def pull(self, output: int) -> Tensor:
         """arm' slope: what the ridge takes from a prediction is ridge times that."""
@@ -197,11 +217,20 @@ class _Fit:
         if self.keys is None:
             return self.slopes * (values - self.level[:, output, None])
         slope = self.slope[:, :, output]
-        constant = self.level[:, output] - (self.center * slope).sum(dim=1)
-        residuals = values - constant[:, None] - slope @ self.keys.T
+        constant = (self.center * slope).sum(dim=1) - self.level[:, output]
+        residuals = torch.addmm(constant[:, None] + values, slope, self.keys.T, alpha=-1.0)
         constant = 1.0 - (self.center * self.arm).sum(dim=1)
-        change = (constant[:, None] + self.arm @ self.keys.T) * residuals
-        return self.slopes * (change - self.ridge * self.pull(output)[:, None])
+        change = torch.addmm(constant[:, None], self.arm, self.keys.T)
+        change.mul_(residuals).sub_(self.ridge * self.pull(output)[:, None])
+        return change.mul_(self.slopes)
+
+
+def _moments(line: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Pairs of directions, and the columns whose weighted means local lines are made of."""
+    n_directions = line.shape[1]
+    pairs = torch.triu_indices(n_directions, n_directions, device=line.device)
+    products = (line[:, :, None] * values[:, None, :]).reshape(len(line), -1)
+    return pairs, torch.cat([values, line, line[:, pairs[0]] * line[:, pairs[1]], products], dim=1)
 
 
 def _numbers(tensor: Tensor) -> Array:

@@ -41,8 +41,8 @@ def common_start(errors: LeaveOneOut) -> tuple[float, float]:
     ridges = _RIDGES if errors.problem.line is not None else (1.0,)
     tried = []
     for shift in _SHIFTS:
-        for ridge in ridges:
-            left = errors.errors(metric, np.array([middle + shift]), ridge)
+        at = np.array([middle + shift])
+        for ridge, left in zip(ridges, errors.errors_at(metric, at, ridges), strict=True):
             tried.append((float(errors.share @ (left**2).mean(axis=1)), middle + shift, ridge))
     _, log_scale, ridge = min(tried)
     return log_scale, ridge

@@ -226,8 +226,8 @@ OURS = {
 LEARNED = {
     "attention": learned_attention(),
     "attention_degree0": learned_attention(degree=0),
-    "attention_projection": learned_attention(parametrization="projection"),
-    "attention_members": learned_attention(n_estimators=8),
+    "attention_feature": learned_attention(parametrization="feature"),
+    "attention_unranked": learned_attention(parametrization="feature", rank_features=False),
 }
 METHODS = PEERS | OURS | LEARNED
 

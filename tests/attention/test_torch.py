@@ -1,0 +1,111 @@
+"""Kernel weights of tensors are those of NumPy arrays, up to a factor of each row."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+
+torch = pytest.importorskip("torch")
+
+from skattn.attention._torch import KERNELS_WITH_SLOPE, kernel_weights  # noqa: E402
+from skattn.kernels import KERNELS  # noqa: E402
+
+COMPACT = [name for name in KERNELS_WITH_SLOPE if np.isfinite(KERNELS[name].support)]
+
+
+def weights_and_slopes(name, squared, dtype=None):
+    tensors = kernel_weights(name, torch.tensor(squared, dtype=dtype))
+    return [tensor.numpy() for tensor in tensors]
+
+
+def by_definition(name, squared):
+    kernel = KERNELS[name]
+    return (
+        kernel.profile(kernel.rate * squared),
+        kernel.slope(kernel.rate * squared),
+    )
+
+
+def test_all_kernels_with_a_slope_are_there():
+    assert set(KERNELS_WITH_SLOPE) == {name for name in KERNELS if KERNELS[name].has_slope}
+
+
+@pytest.mark.parametrize("name", KERNELS_WITH_SLOPE)
+def test_weights_and_slopes_are_those_of_the_kernel_up_to_one_factor_a_row(name, rng):
+    squared = rng.uniform(0.01, 2.5, (6, 30))
+    squared[:, 3] = 0.999  # just inside
+    squared[:, 4] = 1.001  # just outside
+    weights, slopes = weights_and_slopes(name, squared)
+    expected, expected_slopes = by_definition(name, squared)
+    factor = (weights.sum(axis=1) / expected.sum(axis=1))[:, None]
+    assert (factor > 0.0).all()
+    assert_allclose(weights, factor * expected, rtol=1e-12, atol=1e-14)
+    assert_allclose(slopes, factor * expected_slopes, rtol=1e-12, atol=1e-14)
+    if name not in ("gaussian", "laplace"):  # only these are shifted
+        assert_allclose(factor, 1.0, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", KERNELS_WITH_SLOPE)
+def test_weights_and_slopes_at_distance_zero(name):
+    squared = np.array([[0.0, 0.25, 0.5]])
+    weights, slopes = weights_and_slopes(name, squared)
+    expected, expected_slopes = by_definition(name, squared)
+    assert_allclose(weights, expected * (weights[0, 0] / expected[0, 0]), rtol=1e-13)
+    assert_allclose(slopes, expected_slopes * (weights[0, 0] / expected[0, 0]), rtol=1e-13)
+    if not KERNELS[name].smooth_at_zero:
+        assert slopes[0, 0] == 0.0
+
+
+@pytest.mark.parametrize("name", KERNELS_WITH_SLOPE)
+def test_slopes_are_the_derivatives_of_weights(name):
+    # a key at distance zero in every row fixes the factor
+    squared = torch.cat([torch.zeros(5, 1), torch.linspace(0.1, 1.9, 50).reshape(5, 10)], dim=1)
+    squared = squared.double().requires_grad_()
+    weights, slopes = kernel_weights(name, squared)
+    (derivatives,) = torch.autograd.grad(weights[:, 1:].sum(), squared)
+    assert_allclose(slopes[:, 1:].detach(), derivatives[:, 1:], rtol=1e-10, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", KERNELS_WITH_SLOPE)
+def test_infinite_distances_have_no_weight_and_no_slope(name, dtype):
+    squared = np.array([[np.inf, 0.0, 0.25], [0.5, np.inf, np.inf], [np.inf, 3.0, np.inf]])
+    weights, slopes = weights_and_slopes(name, squared, dtype)
+    assert np.isfinite(weights).all()
+    assert np.isfinite(slopes).all()
+    assert_array_equal(weights[np.isinf(squared)], 0.0)
+    assert_array_equal(slopes[np.isinf(squared)], 0.0)
+    assert (weights[:2].sum(axis=1) > 0.0).all()
+    if name not in COMPACT:
+        assert weights[2, 1] > 0.0
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplace"])
+def test_rows_far_from_every_key_do_not_underflow(name):
+    squared = np.array([[1e6, 1e6 + 1.0], [1e12, 4e12]])
+    weights, slopes = weights_and_slopes(name, squared)
+    ratio = np.exp(np.diff(KERNELS[name].log_profile(squared), axis=1))[:, 0]
+    assert_allclose(weights[:, 0], 1.0)
+    assert_allclose(weights[:, 1], ratio, rtol=1e-9)
+    assert np.isfinite(slopes).all()
+
+
+@pytest.mark.parametrize("name", COMPACT)
+def test_nothing_outside_the_support_has_weight(name):
+    weights, slopes = weights_and_slopes(name, np.array([[1.0, 1.5, 1e300], [2.0, 1.0, 9.0]]))
+    assert_array_equal(weights, 0.0)
+    assert_allclose(slopes, 0.0, atol=1e-30)
+
+
+@pytest.mark.parametrize("name", KERNELS_WITH_SLOPE)
+def test_single_precision_stays_single_and_close(name, rng):
+    squared = rng.uniform(0.01, 0.9, (4, 20))
+    single = weights_and_slopes(name, squared, torch.float32)
+    double = weights_and_slopes(name, squared)
+    for one, two in zip(single, double, strict=True):
+        assert one.dtype == np.float32
+        assert_allclose(one, two, rtol=2e-5, atol=1e-5)
+
+
+def test_kernels_without_a_slope_are_refused():
+    with pytest.raises(ValueError, match="'uniform' has no slope"):
+        kernel_weights("uniform", torch.ones(1, 1))
