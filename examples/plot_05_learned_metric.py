@@ -12,7 +12,7 @@ nothing, and local lines in closed form are better than anything learned. Both a
 # %%
 # Targets that oscillate along one direction, rise along the third feature, and ignore the last
 # three. In the first data set the direction is the first feature; in the second it lies between the
-# first two. Each is drawn three times: 300 rows with noise of 0.2, and 1000 new ones, without
+# first two. Each is drawn three times: 200 rows with noise of 0.2, and 1000 new ones, without
 # noise, to predict.
 
 import matplotlib.pyplot as plt
@@ -30,10 +30,10 @@ DIRECTIONS = {
 
 def draw(direction, seed):
     rng = np.random.default_rng(seed)
-    X = rng.uniform(-1.0, 1.0, (1300, 6))
+    X = rng.uniform(-1.0, 1.0, (1200, 6))
     truth = np.sin(4.0 * X @ direction) + X[:, 2]
-    y = truth[:300] + 0.2 * rng.standard_normal(300)
-    return X[:300], y, X[300:], truth[300:]
+    y = truth[:200] + 0.2 * rng.standard_normal(200)
+    return X[:200], y, X[200:], truth[200:]
 
 
 # All features have one unit, so k-NN needs no scaling. Without ranks, the projection is the metric.
@@ -41,7 +41,7 @@ MODELS = {
     "k-NN, k tuned": GridSearchCV(KNeighborsRegressor(), {"n_neighbors": [2, 3, 5, 8, 12, 20]}),
     "Nadaraya-Watson": NadarayaWatsonRegressor(),
     "Nadaraya-Watson, lines": NadarayaWatsonRegressor(degree=1),
-    "learned, by feature": ParametricAttentionRegressor(rank_features=False),
+    "learned, by feature": ParametricAttentionRegressor("feature", rank_features=False),
     "learned, projection": ParametricAttentionRegressor("projection", rank_features=False),
 }
 errors = {}
@@ -83,8 +83,9 @@ print(f"\nlengths of the projection's axes: {lengths.round(1)}")
 print(f"angle between the leading one and the true direction: {angle:.1f} degrees")
 
 # %%
-# Left, the errors. Right, the first two features: where the kernel's argument is 1 around a query
-# in the middle, above the truth. The learned neighbourhood lies along the stripes.
+# Left, the errors. Right, the first two features: lines of equal weight around a query in the
+# middle, over the truth, scaled to one area, since only their shapes compare between kernels. The
+# neighbourhood of the projection lies along the stripes.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.4), layout="constrained")
 places = np.arange(len(MODELS))
@@ -101,20 +102,21 @@ left.invert_yaxis()
 left.set(xlabel="root mean squared error at new rows", title="mean of 3 draws, and each of them")
 left.legend(title="target varies")
 
-grid = np.linspace(-0.5, 0.5, 201)
+grid = np.linspace(-1.0, 1.0, 201)
 first, second = np.meshgrid(grid, grid)
 plane = np.zeros((first.size, 6))
 plane[:, 0], plane[:, 1] = first.ravel(), second.ravel()
 stripes = np.sin(4.0 * plane @ DIRECTIONS["between two"]).reshape(first.shape)
-image = right.imshow(stripes, extent=(-0.5, 0.5, -0.5, 0.5), origin="lower", cmap="gray")
+image = right.imshow(stripes, extent=(-1, 1, -1, 1), origin="lower", cmap="gray")
 for name, projection, style in [
     ("Nadaraya-Watson", np.diag(factors["Nadaraya-Watson"]), ":"),
     ("learned, by feature", by_feature.projection_, "--"),
     ("learned, projection", turned.projection_, "-"),
 ]:
-    argument = np.linalg.norm(plane @ projection, axis=1).reshape(first.shape)
-    right.contour(first, second, argument, [1.0], colors="white", linewidths=4, linestyles="-")
-    right.contour(first, second, argument, [1.0], colors="black", linewidths=2, linestyles=style)
+    distance = np.linalg.norm(plane @ projection, axis=1).reshape(first.shape)
+    distance /= np.sqrt(np.prod(np.linalg.svd(projection[:2], compute_uv=False)))
+    right.contour(first, second, distance, [0.35], colors="white", linewidths=4, linestyles="-")
+    right.contour(first, second, distance, [0.35], colors="black", linewidths=2, linestyles=style)
     right.plot([], [], "k" + style, lw=2, label=name)
 right.set(xlabel="first feature", ylabel="second feature", title="neighbourhoods of the middle")
 right.legend(loc="lower left", fontsize="small")

@@ -115,7 +115,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     n_jobs : int, default=None
         Number of threads over blocks of queries, in prediction.
     random_state : int, RandomState instance or None, default=None
-        Which rows are queries in training, of more than 1000, and which are held out.
+        Which rows `early_stopping` holds out, and the batches of "adam".
 
     Attributes
     ----------
@@ -162,8 +162,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     Notes
     -----
     Features and targets are standardised before training, so that their units do not matter. Of
-    more than 1000 training rows, 1000 drawn by `random_state` are queries in training, all are
-    keys.
+    more than 1000 training rows, 1000 are queries in training, evenly spaced in their sorted order;
+    all are keys.
 
     From more than 500 rows, metrics are learned in single precision. Predictions are computed as by
     :class:`NadarayaWatsonRegressor`.
@@ -368,14 +368,15 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         scaled = frame.coordinates(merged.X)
         ranks = Ranks.of(scaled, merged.weights) if self.rank_features else None
         directions = _directions(frame, scaled, merged.weights) if self.degree == 1 else None
-        values = merged.y[:, varies]
+        features = scaled if ranks is None else np.hstack([scaled, ranks.coordinates(scaled)])
+        line = None if directions is None else directions.coordinates(merged.X)
+        values, share = merged.y[:, varies], merged.weights / merged.weights.sum()
         if not is_textbook:
-            share = merged.weights / merged.weights.sum()
-            values = values / unit[varies]
-            values = values - share @ values
+            features, values = (_canonical(c, share) for c in (features, values / unit[varies]))
+            line = None if line is None else _canonical(line, share)
         problem = learning.Problem(
-            scaled if ranks is None else np.hstack([scaled, ranks.coordinates(scaled)]),
-            None if directions is None else directions.coordinates(merged.X),
+            features,
+            line,
             values,
             merged.weights,
             merged.own(),
@@ -445,15 +446,17 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         return "projection" if n_features <= _MOST_PROJECTED else "feature"
 
     def _divided(self, n):
-        """Rows that are queries in training, those that are watched, and some of the others."""
-        order = np.arange(n)
-        if n > _MOST_QUERIES or self.early_stopping:
-            order = check_random_state(self.random_state).permutation(n)
-        queries = np.sort(order[:_MOST_QUERIES])
-        honest = np.sort(order[_MOST_QUERIES : 2 * _MOST_QUERIES])
-        n_held = int(np.ceil(self.validation_fraction * len(queries))) if self.early_stopping else 0
-        n_held = min(n_held, len(queries) - 1)
-        held = np.sort(order[: len(queries)][:n_held])
+        """Rows that are queries in training, those that are watched, and some of the others.
+
+        Evenly spaced in the canonical order of the rows, so that they do not depend on theirs.
+        """
+        queries = _evenly(np.arange(n), _MOST_QUERIES)
+        honest = _evenly(np.setdiff1d(np.arange(n), queries), _MOST_QUERIES)
+        if not self.early_stopping:
+            return queries, queries[:0], honest
+        n_held = min(int(np.ceil(self.validation_fraction * len(queries))), len(queries) - 1)
+        rng = check_random_state(self.random_state)
+        held = np.sort(rng.permutation(queries)[:n_held])
         return np.setdiff1d(queries, held), held, honest
 
     def _describe(self, frame, has_ranks, learned):
@@ -521,6 +524,19 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             sample_weight=table.weights[order],
             groups=groups,
         )
+
+
+def _evenly(rows, most):
+    """At most so many of some rows, evenly spaced."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
+
+
+def _canonical(columns, share):
+    """Columns of order one, centred, without the last digits, which depend on the data's units."""
+    centered = columns - share @ columns
+    return np.round(centered * 2.0**30) / 2.0**30
 
 
 def _directions(frame, scaled, weights):

@@ -149,8 +149,6 @@ def learn(
 
     few = queries[np.unique(np.linspace(0, len(queries) - 1, _START_QUERIES).astype(np.intp))]
     log_scale, ridge = common_start(errors(few))
-    if settings.start is not None:
-        log_scale = float(np.log(settings.start))
     watched = errors(validation) if len(validation) else None
     stage = _Stage(errors(queries), watched, settings, notify, log_scale, ridge)
     n_features = problem.features.shape[1]
@@ -194,9 +192,11 @@ class _Stage:
         center = np.full(metric.n_parameters, self.log_scale)
         spread = np.full(metric.n_parameters, _SCALES[self.has_ridge])
         prior = self._prior(center, spread, center + _LOWER, center + _UPPER)
-        start = (
-            before if before is not None and before.shape == prior.center.shape else prior.center
-        )
+        start = prior.center.copy()
+        if self.settings.start is not None:
+            start[: metric.n_parameters] = np.log(self.settings.start)
+        if before is not None and before.shape == start.shape:
+            start = before
         return self._train(metric, prior, start, None)
 
     def projection(self, diagonal: Learned) -> Learned:

@@ -1,0 +1,945 @@
+"""Learned attention: what is found, how it is trained, and what is read off it."""
+
+import pickle
+import pickletools
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import GroupKFold, cross_val_score
+
+from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
+from skattn.datasets import make_power_sine
+from skattn.kernels import KERNELS
+
+torch = pytest.importorskip("torch")
+
+from skattn.learning import _objective  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*copies of others:UserWarning")
+
+SLOPED = [name for name, kernel in KERNELS.items() if kernel.has_slope]
+TEXTBOOK = {
+    "parametrization": "scalar",
+    "degree": 0,
+    "kernel": "gaussian",
+    "rank_features": False,
+}
+CONFIGURATIONS = {
+    "default": {},
+    "lines": {"rank_features": False},
+    "means": {"degree": 0},
+    "plain means": {"degree": 0, "rank_features": False, "kernel": "gaussian"},
+    "scalar": {"parametrization": "scalar", "rank_features": False},
+    "projection": {"parametrization": "projection", "rank_features": False},
+    "projection of ranks": {"parametrization": "projection", "degree": 0},
+    "one component": {"parametrization": "projection", "n_components": 1, "degree": 0},
+    "compact": {"kernel": "tricube", "rank_features": False},
+}
+# Runs code where importing torch fails, whoever tries.
+WITHOUT_TORCH = """
+import sys
+class Blocker:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "torch":
+            raise ImportError("no torch here")
+sys.meta_path.insert(0, Blocker())
+"""
+
+
+@pytest.fixture(params=CONFIGURATIONS, ids=str)
+def configuration(request):
+    return CONFIGURATIONS[request.param]
+
+
+@pytest.fixture
+def plane(rng):
+    """Forty rows of two features of different units, and queries within and beyond them."""
+    X = rng.uniform(-1.0, 1.0, (40, 2))
+    y = np.sin(3.0 * X[:, 0]) + X[:, 1] ** 2 + 0.1 * rng.standard_normal(40)
+    return X * [1.0, 10.0], y, rng.uniform(-1.2, 1.2, (9, 2)) * [1.0, 10.0]
+
+
+def mean_square(model, X, y):
+    return np.mean((model.predict(X) - y) ** 2)
+
+
+def fitted(X, y, **parameters):
+    return ParametricAttentionRegressor(**parameters).fit(X, y)
+
+
+# ---------------------------------------------------------------------------------------------
+# What is found
+
+
+@pytest.mark.parametrize(
+    ("parameters", "n"), [({"degree": 0, "rank_features": False}, 150), ({}, 150)]
+)
+def test_a_factor_for_each_feature_finds_the_irrelevant_ones(parameters, n):
+    ratios, gains = [], []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1.0, 1.0, (n + 150, 3))
+        truth = np.sin(7.0 * X[:, 0])
+        y = truth + 0.1 * rng.standard_normal(len(X))
+        scalar, feature = (
+            fitted(X[:n], y[:n], parametrization=name, **parameters)
+            for name in ("scalar", "feature")
+        )
+        ratios.append(feature.w_[1:].max() / feature.w_[0])
+        gains.append(mean_square(feature, X[n:], y[n:]) / mean_square(scalar, X[n:], y[n:]))
+    assert np.median(ratios) <= 0.05
+    assert max(gains) <= 0.9
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_a_projection_finds_a_rotated_metric(degree):
+    angles, gains = [], []
+    direction = np.array([np.cos(0.6), np.sin(0.6)])
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1.0, 1.0, (300, 2))
+        y = np.sin(6.0 * X @ direction) + 0.1 * rng.standard_normal(300)
+        feature, projection = (
+            fitted(X[:150], y[:150], parametrization=name, degree=degree, rank_features=False)
+            for name in ("feature", "projection")
+        )
+        axis = np.linalg.svd(projection.projection_)[0][:, 0]
+        angles.append(np.degrees(np.arccos(min(abs(axis @ direction), 1.0))))
+        gains.append(
+            mean_square(projection, X[150:], y[150:]) / mean_square(feature, X[150:], y[150:])
+        )
+    assert np.median(angles) <= 10.0
+    assert max(gains) <= 0.9
+
+
+def test_one_component_finds_the_only_direction_that_matters():
+    angles, direction = [], np.array([2.0, -1.0, 0.5]) / np.sqrt(5.25)
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1.0, 1.0, (150, 3))
+        y = np.sin(3.0 * X @ direction) + 0.1 * rng.standard_normal(150)
+        model = fitted(
+            X,
+            y,
+            parametrization="projection",
+            n_components=1,
+            degree=0,
+            rank_features=False,
+        )
+        axis = model.projection_[:, 0] / np.linalg.norm(model.projection_)
+        assert model.projection_.shape == (3, 1)
+        angles.append(np.degrees(np.arccos(min(abs(axis @ direction), 1.0))))
+    assert np.median(angles) <= 10.0
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_default_at_degree_zero_is_within_one_percent_of_the_best_factor(seed):
+    X, y = make_power_sine(random_state=seed)
+    model = fitted(X, y, **TEXTBOOK)
+    best = min(loss_of_one_factor(X[:, 0], y, w) for w in np.geomspace(0.1, 100.0, 2000))
+    assert loss_of_one_factor(X[:, 0], y, model.w_[0]) <= 1.01 * best
+    assert_allclose(
+        np.sum((y - model.predict(None)) ** 2),
+        loss_of_one_factor(X[:, 0], y, model.w_[0]),
+        rtol=1e-9,
+    )
+
+
+def loss_of_one_factor(x, y, w):
+    """Summed squared leave-one-out error of a Gaussian kernel's means."""
+    logits = -0.5 * (w * (x[:, None] - x)) ** 2
+    np.fill_diagonal(logits, -np.inf)
+    weights = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return np.sum((y - weights @ y / weights.sum(axis=1)) ** 2)
+
+
+def test_factor_is_canonical_and_that_of_the_closed_form(wave):
+    X, y = wave
+    for state in range(5):
+        model = fitted(X, y, **TEXTBOOK, alpha=0.0, tol=1e-10, random_state=state)
+        assert_allclose(model.w_, 17.88, rtol=0.01)
+        assert_allclose(model.bandwidth_, 1.0 / model.w_)
+    closed = NadarayaWatsonRegressor().fit(X, y)
+    assert_allclose(model.bandwidth_, closed.bandwidth_, rtol=0.01)
+
+
+# ---------------------------------------------------------------------------------------------
+# The textbook's recipe
+
+
+def descend_by_autograd(X, y, w, rate, n_epochs, alpha):
+    """Plain gradient descent in PyTorch on the summed squared leave-self-out error."""
+    rows, targets = (torch.tensor(array, dtype=torch.float64) for array in (X, y))
+    w = torch.tensor(w, dtype=torch.float64, requires_grad=True)
+    losses = []
+    for _ in range(n_epochs):
+        squared = (((rows[:, None] - rows[None]) * w) ** 2).sum(dim=2)
+        masked = (-0.5 * squared).masked_fill(torch.eye(len(rows), dtype=torch.bool), -torch.inf)
+        predicted = torch.softmax(masked, dim=1) @ targets
+        loss = ((predicted - targets) ** 2).sum() + alpha * torch.linalg.norm(w)
+        losses.append(loss.item())
+        (gradient,) = torch.autograd.grad(loss, w)
+        w = (w - rate * gradient).detach().requires_grad_()
+    return losses, w.detach().numpy()
+
+
+@pytest.mark.parametrize("alpha", [None, 0.1])
+def test_sgd_is_the_textbooks_loop_to_the_number(alpha):
+    X, y = make_power_sine(50, random_state=0)
+    model = fitted(
+        X, y, **TEXTBOOK, solver="sgd", init=1.0, learning_rate_init=0.5, max_iter=5, alpha=alpha
+    )
+    losses, w = descend_by_autograd(X, y, [1.0], 0.5, 5, alpha or 0.0)
+    assert len(model.loss_curve_) == model.n_iter_ == 5
+    assert_allclose(model.loss_curve_, losses, rtol=1e-6)
+    assert_allclose(model.w_, np.abs(w), rtol=1e-6)
+    default = fitted(X, y, **TEXTBOOK, solver="sgd", max_iter=5, alpha=alpha)
+    assert_array_equal(default.loss_curve_, model.loss_curve_)
+
+
+def test_sgd_has_no_penalty_by_default():
+    X, y = make_power_sine(50, random_state=0)
+    model = fitted(X, y, **TEXTBOOK, solver="sgd", max_iter=3)
+    losses, _ = descend_by_autograd(X, y, [1.0], 0.5, 3, 0.0)
+    assert_allclose(model.loss_curve_, losses, rtol=1e-6)
+
+
+def test_sgd_in_several_features_is_the_loop_too(rng):
+    X = rng.uniform(-1.0, 1.0, (30, 2)) + 50.0
+    y = np.sin(2.0 * X[:, 0]) + 7.0
+    parameters = {**TEXTBOOK, "parametrization": "feature"}
+    model = fitted(X, y, **parameters, solver="sgd", max_iter=6, learning_rate_init=0.05)
+    losses, w = descend_by_autograd(X, y, [1.0, 1.0], 0.05, 6, 0.0)
+    assert_allclose(model.loss_curve_, losses, rtol=1e-6)
+    assert_allclose(model.w_, np.abs(w), rtol=1e-6)
+
+
+def test_sgd_overshoots_and_gets_stuck_where_the_default_does_not():
+    X, y = make_power_sine(50, random_state=0)
+    stuck = fitted(X, y, **TEXTBOOK, solver="sgd", max_iter=5)
+    default = fitted(X, y, **TEXTBOOK)
+    best = loss_of_one_factor(X[:, 0], y, default.w_[0])
+    assert stuck.w_[0] > 3.0 * default.w_[0]
+    assert loss_of_one_factor(X[:, 0], y, stuck.w_[0]) > 1.05 * best
+    assert np.ptp(stuck.loss_curve_[1:]) < 0.02 * stuck.loss_curve_[1]
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"degree": 1}, {"rank_features": True}, {"parametrization": "projection"}]
+)
+def test_sgd_refuses_what_the_textbook_does_not_have(wave, wrong):
+    with pytest.raises(ValueError, match="solver='sgd'"):
+        fitted(*wave, **{**TEXTBOOK, "solver": "sgd", **wrong})
+
+
+# ---------------------------------------------------------------------------------------------
+# Instabilities that were seen elsewhere
+
+
+def test_rows_do_not_attend_to_themselves_in_training():
+    # with itself among the keys, a row's error falls to zero as w grows: 1.4 against 5.9
+    x, y = np.arange(8.0), np.array([0.0, 0.9, 1.6, 2.2, 2.1, 1.5, 0.8, 0.1])
+    for w, expected in [(1.0, 0.2812), (3.0, 0.1875005), (10.0, 0.1875)]:
+        assert_allclose(loss_of_one_factor(x, y, w) / 8.0, expected, atol=5e-5)
+    model = fitted(x[:, None], y, **TEXTBOOK)
+    error = np.mean((y - model.predict(None)) ** 2)
+    assert 0.1874 < error < 1.01 * 0.1875
+    assert np.isfinite(model.w_).all()
+    assert_allclose(min(model.loss_curve_), np.log(error / y.var(ddof=1) + 1e-6), atol=1e-3)
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_a_start_that_is_too_large_is_left_again(plane, degree):
+    X, y, _ = plane
+    expected = fitted(X, y, degree=degree, rank_features=False).loss_curve_[-1]
+    for init in (0.3, 3.0, 30.0):
+        model = fitted(X, y, degree=degree, rank_features=False, init=init)
+        assert_allclose(model.loss_curve_[-1], expected, atol=0.3)
+    stuck = fitted(X, y, degree=degree, rank_features=False, init=3000.0)
+    assert np.isfinite(stuck.w_).all()
+    assert np.isfinite(stuck.predict(X)).all()
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_the_start_follows_from_the_data(degree, rng):
+    # a steep target among many rows, where a start at w=1 is far away
+    X = np.sort(rng.uniform(0.0, 1.0, 300))[:, None]
+    y = np.sin(60.0 * X[:, 0]) + 0.05 * rng.standard_normal(300)
+    model = fitted(X, y, degree=degree, rank_features=False)
+    assert model.loo_score_ > 0.98
+    assert len(model.loss_curve_) == model.n_iter_ + 1
+    assert (np.diff(model.loss_curve_) <= 0.0).all()
+
+
+def copies(rng, n=100):
+    """Rows of which every one is there three times, and where they come from."""
+    X = rng.uniform(-1.0, 1.0, (n, 2))
+    y = np.sin(3.0 * X[:, 0]) + 0.5 * rng.standard_normal(n)
+    rows = np.repeat(np.arange(n), np.where(np.arange(n) % 3 == 0, 2, 1))
+    return X, y, rows
+
+
+def test_copies_narrow_the_kernel_and_groups_undo_it(rng):
+    X, y, rows = copies(rng)
+    plain = {"degree": 0, "rank_features": False, "parametrization": "scalar"}
+    single = fitted(X, y, **plain)
+    copied = fitted(X[rows], y[rows], **plain)
+    grouped = ParametricAttentionRegressor(**plain).fit(X[rows], y[rows], groups=rows)
+    assert copied.loo_score_ > single.loo_score_ + 0.05
+    assert abs(grouped.loo_score_ - single.loo_score_) < 0.08
+    deviation = np.abs(np.log(grouped.w_ / single.w_))
+    assert (deviation < 0.5 * np.abs(np.log(copied.w_ / single.w_)) + 0.1).all()
+
+
+def test_copies_are_warned_of(rng):
+    X, y, rows = copies(rng)
+    with pytest.warns(UserWarning, match="copies of others"):
+        fitted(X[rows], y[rows], degree=0)
+
+
+@pytest.mark.parametrize("unit", [1e4, 1e-4])
+def test_predictions_do_not_depend_on_the_unit_of_features(plane, configuration, unit):
+    X, y, queries = plane
+    model = fitted(X, y, **configuration)
+    other = fitted(X * unit, y, **configuration)
+    assert_allclose(other.predict(queries * unit), model.predict(queries), rtol=1e-6)
+    assert_allclose(other.w_ * unit, model.w_, rtol=1e-5)
+    mixed = np.array([unit, 1.0])
+    other = fitted(X * mixed + [0.0, 5.0], y, **configuration)
+    predicted = other.predict(queries * mixed + [0.0, 5.0])
+    assert_allclose(predicted, model.predict(queries), rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e6, 1e-6])
+def test_predictions_follow_the_unit_of_the_target(plane, configuration, unit):
+    X, y, queries = plane
+    expected = unit * fitted(X, y, **configuration).predict(queries)
+    shift = 3.0 * unit
+    predicted = fitted(X, unit * y + shift, **configuration).predict(queries)
+    assert_allclose(predicted - shift, expected, rtol=1e-6, atol=1e-9 * unit)
+
+
+@pytest.fixture(scope="module")
+def many():
+    """More rows than are queries in training, and fits of several seeds."""
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1.0, 1.0, (1150, 2))
+    y = np.sin(5.0 * X[:, 0]) + 0.3 * rng.standard_normal(1150)
+    parameters = {"degree": 0, "rank_features": False}
+    return X, y, [fitted(X, y, **parameters, random_state=seed) for seed in (0, 0, 1, 2)]
+
+
+def test_seeds_reach_the_same_loss(many):
+    _, _, models = many
+    losses = np.exp([model.loss_curve_[-1] for model in models[1:]])
+    # of 1000 other rows each
+    assert np.ptp(losses) < 0.03 * losses.mean()
+    scores = [model.score(*many[:2]) for model in models]
+    assert np.ptp(scores) < 0.01
+
+
+def test_same_seed_gives_the_same_bits(many):
+    X, _, models = many
+    assert_array_equal(models[0].w_, models[1].w_)
+    assert models[0].loss_curve_ == models[1].loss_curve_
+    assert_array_equal(models[0].predict(X[:50]), models[1].predict(X[:50]))
+    assert (models[0].w_ != models[2].w_).any()
+
+
+def test_honest_score_is_of_rows_that_were_no_queries(many):
+    for model in many[2]:
+        assert 0.6 < model.honest_loo_score_ < 1.0
+        assert 0.6 < model.loo_score_ < 1.0
+    assert fitted(many[0][:60], many[1][:60]).honest_loo_score_ is None
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+@pytest.mark.filterwarnings("ignore:Training has not converged")
+def test_solvers_reach_the_same_loss(plane, solver):
+    X, y, _ = plane
+    parameters = {"rank_features": False, "random_state": 0}
+    expected = fitted(X, y, **parameters).loss_curve_[-1]
+    model = fitted(X, y, **parameters, solver=solver, max_iter=300)
+    assert_allclose(model.loss_curve_[-1], expected, atol=0.01)
+
+
+# ---------------------------------------------------------------------------------------------
+# What is read off the weights
+
+
+def coordinates_by_definition(model, X, rows):
+    """What the kernel sees of some rows, by the documented attributes."""
+    parts = [rows @ model.projection_]
+    if model.rank_w_ is not None:
+        ranks = []
+        for column, training in zip(rows.T, X.T, strict=True):
+            knots, counts = np.unique(training, return_counts=True)
+            share = counts / len(X)
+            level = share.cumsum() - 0.5 * share - 0.5
+            ranks.append(np.interp(column, knots, level / np.sqrt(share @ level**2)))
+        parts.append(np.column_stack(ranks) * model.rank_w_)
+    return np.hstack(parts)
+
+
+def rows_of_the_smoother(model, X, queries, left_out=None):
+    """Rows of the smoother matrix, by definition; each without one training row if so asked."""
+    keys, at = (coordinates_by_definition(model, X, rows) for rows in (X, queries))
+    standardised, lines = X / X.std(axis=0, ddof=1), queries / X.std(axis=0, ddof=1)
+    found = np.zeros((len(queries), len(X)))
+    for q in range(len(queries)):
+        kept = np.arange(len(X)) != (-1 if left_out is None else left_out[q])
+        squared = ((keys - at[q]) ** 2).sum(axis=1)
+        weights = kept * np.exp(KERNELS[model.kernel].log_profile(squared))
+        weights = weights / weights.sum()
+        if model.degree == 1:
+            away = standardised - weights @ standardised
+            covariance = away.T @ (weights[:, None] * away) + model.ridge_ * np.eye(X.shape[1])
+            arm = np.linalg.solve(covariance, lines[q] - weights @ standardised)
+            weights = weights * (1.0 + away @ arm)
+        found[q] = weights
+    return found
+
+
+DEFINED = [
+    "default",
+    "lines",
+    "means",
+    "plain means",
+    "scalar",
+    "projection",
+]
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_predictions_are_those_of_the_documented_attributes(plane, name):
+    X, y, queries = plane
+    model = fitted(X, y, **CONFIGURATIONS[name])
+    expected = rows_of_the_smoother(model, X, queries)
+    assert_allclose(model.attention_weights(queries), expected, atol=1e-9)
+    assert_allclose(model.predict(queries), expected @ y, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", DEFINED)
+def test_leave_one_out_is_a_refit_with_the_learned_metric_held(plane, name):
+    X, y, queries = plane
+    model = fitted(X, y, **CONFIGURATIONS[name])
+    without = rows_of_the_smoother(model, X, X, left_out=np.arange(40))
+    assert_allclose(model.predict(None), without @ y, atol=1e-9)
+    left = y - without @ y
+    assert_allclose(model.loo_score_, 1.0 - np.mean(left**2) / np.var(y, ddof=1), atol=0.03)
+    # what is read off it: standard errors, and the jackknife+
+    std = model.predict(queries, return_std=True)[1]
+    smoother = rows_of_the_smoother(model, X, queries)
+    assert_allclose(std, np.sqrt(np.mean(left**2) * (smoother**2).sum(axis=1)), rtol=1e-7)
+    bounds = []
+    for query in queries:
+        at = rows_of_the_smoother(model, X, np.tile(query, (40, 1)), left_out=np.arange(40)) @ y
+        lower, upper = np.sort(at - np.abs(left)), np.sort(at + np.abs(left))
+        rank = int(np.ceil(0.8 * 41))
+        bounds.append([lower[41 - rank - 1], upper[rank - 1]])
+    assert_allclose(model.predict_interval(queries, 0.8), bounds, atol=1e-7)
+
+
+def test_attention_weights_times_targets_are_the_predictions(plane, configuration):
+    X, y, queries = plane
+    model = fitted(X, y, **configuration)
+    for at in (queries, None):
+        weights = model.attention_weights(at)
+        assert_allclose(weights @ y, model.predict(at), rtol=1e-12, atol=1e-12)
+        assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-12)
+        assert_allclose(model.attention_weights(at, top_k=40).toarray(), weights, atol=1e-15)
+        if model.degree == 0:
+            assert (weights >= 0.0).all()
+    assert_array_equal(np.diag(model.attention_weights(None)), 0.0)
+    assert_allclose(model.leverage(), np.diag(model.attention_weights(X)), rtol=1e-9)
+    assert_allclose(model.effective_dof_, model.leverage().sum())
+
+
+def test_everything_else_is_read_off_the_same_weights(plane, configuration):
+    X, y, queries = plane
+    model = fitted(X, y, **configuration)
+    told = model.explain(queries, top_k=3)
+    weights = model.attention_weights(queries)
+    assert_allclose(told.predictions, model.predict(queries))
+    assert_allclose(told.weights, np.take_along_axis(weights, told.rows, axis=1), atol=1e-15)
+    assert_array_equal(told.targets, y[told.rows])
+    expected = (X[told.rows] - queries[:, None]) * model.w_
+    assert_allclose(told.differences, expected, rtol=1e-9)
+    neighbors = model.effective_neighbors(queries)
+    assert ((neighbors >= 1.0 - 1e-12) & (neighbors <= 40.0)).all()
+    quantiles = model.predict_quantiles(queries, [0.1, 0.5, 0.9])
+    assert (np.diff(quantiles, axis=1) >= 0.0).all()
+    for local in (False, True):
+        interval = model.predict_interval(queries, 0.8, local=local)
+        assert (interval[:, 0] < interval[:, 1]).all()
+    assert np.isfinite(model.predict(queries, return_std="local")[1]).all()
+    assert model.score(X, y) > 0.5
+
+
+@pytest.mark.parametrize("name", ["plain means", "projection of no ranks"])
+def test_gradients_at_degree_zero_are_the_derivatives(plane, name):
+    X, y, queries = plane
+    parameters = CONFIGURATIONS.get(
+        name, {"parametrization": "projection", "degree": 0, "rank_features": False}
+    )
+    model = fitted(X, y, **parameters)
+    gradient = model.predict_gradient(queries)
+    for j in range(2):
+        step = 1e-6 * X[:, j].std() * np.eye(2)[j]
+        expected = (model.predict(queries + step) - model.predict(queries - step)) / (2.0 * step[j])
+        assert_allclose(gradient[:, j], expected, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["default", "lines", "projection"])
+def test_gradients_at_degree_one_are_the_slopes_of_the_lines(plane, name):
+    X, y, queries = plane
+    model = fitted(X, y, **CONFIGURATIONS[name])
+    keys, at = (coordinates_by_definition(model, X, rows) for rows in (X, queries))
+    unit = X.std(axis=0, ddof=1)
+    for q, gradient in enumerate(model.predict_gradient(queries)):
+        squared = ((keys - at[q]) ** 2).sum(axis=1)
+        weights = np.exp(KERNELS[model.kernel].log_profile(squared))
+        weights /= weights.sum()
+        away = (X - weights @ X) / unit
+        covariance = away.T @ (weights[:, None] * away) + model.ridge_ * np.eye(2)
+        slope = np.linalg.solve(covariance, away.T @ (weights * (y - weights @ y)))
+        assert_allclose(gradient, slope / unit, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("parametrization", ["scalar", "feature"])
+@pytest.mark.parametrize("kernel", SLOPED)
+def test_nadaraya_watson_is_the_same_model(plane, kernel, parametrization):
+    X, y, queries = plane
+    model = fitted(
+        X, y, parametrization=parametrization, kernel=kernel, degree=0, rank_features=False
+    )
+    twin = model.to_nadaraya_watson()
+    assert isinstance(twin, NadarayaWatsonRegressor)
+    for at in (queries, None):
+        assert_allclose(twin.predict(at), model.predict(at), rtol=1e-6, atol=1e-9)
+    assert_allclose(twin.attention_weights(queries), model.attention_weights(queries), atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    "parameters", [{}, {"degree": 0}, {"degree": 0, "parametrization": "projection"}]
+)
+def test_there_is_no_nadaraya_watson_of_what_it_does_not_have(plane, parameters):
+    with pytest.raises(ValueError, match="to_nadaraya_watson needs"):
+        fitted(*plane[:2], **parameters).to_nadaraya_watson()
+
+
+def test_nadaraya_watson_of_weights_and_groups(plane, rng):
+    X, y, queries = plane
+    weights, groups = rng.integers(0, 3, 40), rng.integers(0, 15, 40)
+    model = ParametricAttentionRegressor(degree=0, rank_features=False)
+    model.fit(X, np.column_stack([y, -y]), sample_weight=weights, groups=groups)
+    twin = model.to_nadaraya_watson()
+    for at in (queries, None):
+        assert_allclose(twin.predict(at), model.predict(at), rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.parametrize("kernel", SLOPED)
+def test_every_kernel_learns(plane, kernel, degree):
+    X, y, queries = plane
+    model = fitted(X, y, kernel=kernel, degree=degree)
+    assert model.loo_score_ > 0.5
+    assert np.isfinite(model.predict(queries)).all()
+    assert_allclose(model.attention_weights(queries) @ y, model.predict(queries), atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------
+# Weights, groups, outputs
+
+
+@pytest.mark.parametrize("name", ["default", "plain means", "projection"])
+def test_row_order_repetition_and_zero_weights_do_not_matter(plane, rng, name):
+    X, y, queries = plane
+    counts = rng.integers(0, 3, 40)
+    model = ParametricAttentionRegressor(**CONFIGURATIONS[name])
+    expected = clone(model).fit(X, y, sample_weight=counts).predict(queries)
+    rows = rng.permutation(np.repeat(np.arange(40), counts))
+    assert_allclose(model.fit(X[rows], y[rows]).predict(queries), expected, rtol=1e-8)
+    present = counts > 0
+    model.fit(X[present], y[present], sample_weight=counts[present])
+    assert_allclose(model.predict(queries), expected, rtol=1e-8)
+
+
+def test_importances_may_be_scaled(plane, rng):
+    X, y, queries = plane
+    weights = rng.uniform(0.2, 1.7, 40)
+    model = ParametricAttentionRegressor()
+    one = model.fit(X, y, sample_weight=weights).predict(queries)
+    two = model.fit(X, y, sample_weight=0.37 * weights).predict(queries)
+    assert_allclose(two, one, rtol=1e-6)
+    assert np.abs(one - model.fit(X, y).predict(queries)).max() > 1e-3
+
+
+def test_groups_are_left_out_together(plane, rng):
+    X, y, _ = plane
+    groups = np.arange(40) // 4
+    model = ParametricAttentionRegressor(degree=0).fit(X, y, groups=groups)
+    weights = model.attention_weights(None)
+    assert_array_equal(weights[groups[:, None] == groups], 0.0)
+    labels = np.array(list("jihgfedcba"))[groups]
+    again = ParametricAttentionRegressor(degree=0).fit(X, y, groups=labels)
+    assert_array_equal(again.w_, model.w_)
+
+
+def test_singletons_and_groups_of_the_rest_are_finite():  # pytorch#103963
+    X, y = np.array([[0.0], [1.0], [2.0]]), np.array([0.0, 1.0, 3.0])
+    model = ParametricAttentionRegressor().fit(X, y, groups=[0, 1, 1])
+    assert np.isfinite(model.predict(X)).all()
+    assert np.isfinite(model.loss_curve_).all()
+    with pytest.raises(ValueError, match="left out"):
+        ParametricAttentionRegressor().fit(X[:2], y[:2], groups=[1, 1])
+
+
+@pytest.mark.parametrize("name", ["default", "plain means", "projection"])
+def test_outputs_share_a_metric(plane, name):
+    X, y, queries = plane
+    Y = np.column_stack([y, 100.0 * np.cos(3.0 * X[:, 0]), np.full(40, 3.0)])
+    model = fitted(X, Y, **CONFIGURATIONS[name])
+    predicted = model.predict(queries)
+    assert predicted.shape == (9, 3)
+    assert_allclose(predicted[:, 2], 3.0)
+    assert_allclose(model.attention_weights(queries) @ Y, predicted, rtol=1e-10, atol=1e-10)
+    assert model.predict_interval(queries, 0.8).shape == (9, 2, 3)
+    assert model.predict_quantiles(queries, [0.2, 0.8]).shape == (9, 2, 3)
+    assert model.predict_gradient(queries).shape == (9, 2, 3)
+    swapped = fitted(X, Y[:, ::-1], **CONFIGURATIONS[name]).predict(queries)
+    assert_allclose(swapped[:, ::-1], predicted, rtol=1e-6)
+    alone = fitted(X, y, **CONFIGURATIONS[name]).predict(queries)
+    twice = fitted(X, np.column_stack([y, -5.0 * y]), **CONFIGURATIONS[name]).predict(queries)
+    assert_allclose(twice[:, 0], alone, rtol=1e-5)
+
+
+def test_number_types_of_rows_and_targets(rng):  # skorch#414
+    X, y = rng.integers(0, 5, (30, 2)), rng.integers(-9, 9, 30)
+    expected = fitted(X.astype(float), y.astype(float)).predict(X)
+    for rows in (X, X.astype(np.int32), np.asfortranarray(X), X[::-1][::-1]):
+        predicted = fitted(rows, y).predict(rows)
+        assert predicted.dtype == np.float64
+        assert_array_equal(predicted, expected)
+    single = fitted(X.astype(np.float32), y.astype(np.float32)).predict(X.astype(np.float32))
+    assert single.dtype == np.float32
+    assert_allclose(single, expected, rtol=1e-5, atol=1e-5)
+    flags = X > 2
+    assert fitted(flags, y).predict(flags).dtype == np.float64
+
+
+# ---------------------------------------------------------------------------------------------
+# Edges
+
+
+@pytest.mark.parametrize("constant", [0.0, 1.5, 1e9])
+def test_constant_features_change_nothing(plane, configuration, constant):
+    X, y, queries = plane
+    model = fitted(X, y, **configuration)
+    column = np.full(40, constant)
+    wider = fitted(np.insert(X, 1, column, axis=1), y, **configuration)
+    predicted = wider.predict(np.insert(queries, 1, column[:9] + 3.0, axis=1))
+    assert_allclose(predicted, model.predict(queries), rtol=1e-9)
+    assert wider.w_[1] == 0.0
+    assert np.isinf(wider.bandwidth_[1])
+
+
+@pytest.mark.parametrize("constant", [0.0, -2.5, 0.1])
+def test_constant_targets_are_predicted_exactly(plane, configuration, constant):
+    X, _, queries = plane
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model = fitted(X, np.full(40, constant), **configuration)
+    assert_array_equal(model.predict(queries), constant)
+    assert_array_equal(model.predict(queries, return_std=True)[1], 0.0)
+    assert_array_equal(model.predict_gradient(queries), 0.0)
+    assert np.isfinite(model.loo_score_)
+
+
+def test_constant_rows_are_their_mean(configuration):
+    X, y = np.full((12, 2), 4.0), np.arange(12.0)
+    model = fitted(X, y, **configuration)
+    assert_allclose(model.predict([[4.0, 4.0], [5.0, -1.0]]), 5.5)
+    assert_array_equal(model.w_, 0.0)
+    assert model.explain([[4.0, 4.0]], top_k=2).weights.shape == (1, 2)
+
+
+def test_two_rows_are_enough_and_one_is_not(configuration):
+    X, y = np.array([[0.0, 1.0], [2.0, 5.0]]), np.array([1.0, 3.0])
+    model = fitted(X, y, **configuration)
+    assert np.isfinite(model.predict(X)).all()
+    assert_allclose(model.predict(None), [3.0, 1.0])
+    assert np.isfinite(model.loss_curve_).all()
+    with pytest.raises(ValueError, match="n_samples=1"):
+        fitted(X[:1], y[:1], **configuration)
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.parametrize("target", ["line", "noise"])
+def test_exact_and_hopeless_targets_are_finite(rng, degree, target):
+    X = rng.standard_normal((60, 2))
+    y = X @ [1.0, -2.0] if target == "line" else rng.standard_normal(60)
+    model = fitted(X, y, degree=degree)
+    assert np.isfinite(model.w_).all()
+    assert np.isfinite(model.loss_curve_).all()
+    if target == "line" and degree == 1:
+        assert model.score(X, y) > 0.9999
+    if target == "noise":
+        assert model.loo_score_ < 0.5
+
+
+def test_far_queries_are_finite(plane, configuration):
+    X, y, _ = plane
+    model = fitted(X, y, **configuration)
+    for distance in (1e3, 1e30, 1e200):
+        far = distance * np.array([[1.0, 1.0], [-1.0, 0.0]])
+        assert np.isfinite(model.predict(far)).all()
+
+
+# ---------------------------------------------------------------------------------------------
+# Parameters of training
+
+
+def test_alpha_shrinks_towards_the_common_factor(plane):
+    X, y, queries = plane
+    fits = {alpha: fitted(X, y, rank_features=False, alpha=alpha) for alpha in (0.0, 1.0, 1e9)}
+    spread = [np.ptp(np.log(fits[alpha].w_ * X.std(axis=0, ddof=1))) for alpha in fits]
+    assert spread[0] >= spread[1] - 1e-6
+    assert spread[1] > spread[2]
+    assert spread[2] < 1e-6
+    assert fits[0.0].loo_score_ >= fits[1.0].loo_score_ - 1e-6
+    assert fits[1.0].loo_score_ > fits[1e9].loo_score_
+    scalar = fitted(X, y, rank_features=False, alpha=1e9, parametrization="scalar")
+    assert_allclose(scalar.predict(queries), fits[1e9].predict(queries), rtol=1e-6)
+
+
+def test_huge_alpha_keeps_a_projection_at_the_diagonal(plane):
+    X, y, queries = plane
+    projection = fitted(X, y, rank_features=False, alpha=1e9, parametrization="projection")
+    feature = fitted(X, y, rank_features=False, alpha=1e9)
+    assert_allclose(projection.predict(queries), feature.predict(queries), rtol=1e-6)
+
+
+def test_a_number_is_the_first_factor_of_standardised_features(plane):
+    X, y, _ = plane
+    model = fitted(X, y, rank_features=False, init=1.7, alpha=1e12)
+    assert_allclose(model.w_ * X.std(axis=0, ddof=1), 1.7, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["default", "plain means", "projection"])
+def test_warm_start_begins_where_the_last_fit_ended(plane, name):
+    X, y, queries = plane
+    model = ParametricAttentionRegressor(**CONFIGURATIONS[name], warm_start=True)
+    cold = model.fit(X, y).loss_curve_
+    expected = model.predict(queries)
+    model.fit(X, y)
+    assert model.loss_curve_[0] < cold[0] or len(cold) == 1
+    assert model.n_iter_ < len(cold)
+    assert_allclose(model.predict(queries), expected, atol=0.02)
+    model.set_params(warm_start=False).fit(X, y)
+    assert_allclose(model.loss_curve_, cold)
+
+
+def test_warm_start_survives_another_number_of_features(plane):
+    X, y, queries = plane
+    model = ParametricAttentionRegressor(warm_start=True).fit(X, y)
+    model.fit(X[:, :1], y)
+    expected = fitted(X[:, :1], y).predict(queries[:, :1])
+    assert_allclose(model.predict(queries[:, :1]), expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+def test_early_stopping_watches_rows_that_are_held_out(plane, solver):
+    X, y, queries = plane
+    model = ParametricAttentionRegressor(
+        solver=solver, early_stopping=True, n_iter_no_change=3, random_state=0
+    ).fit(X, y)
+    scores = model.validation_scores_
+    assert len(scores) >= 2
+    assert max(scores) > 0.0
+    best = int(np.argmax(scores))
+    assert len(scores) - 1 - best <= 3
+    assert model.predict(None).shape == (40,)  # held-out rows are keys
+    again = clone(model).fit(X, y)
+    assert_array_equal(again.predict(queries), model.predict(queries))
+    assert fitted(X, y).validation_scores_ is None
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+def test_too_few_steps_are_warned_of_and_what_was_reached_is_kept(plane, solver):
+    X, y, queries = plane
+    with pytest.warns(ConvergenceWarning, match="max_iter=1"):
+        model = fitted(X, y, solver=solver, max_iter=1)
+    assert np.isfinite(model.predict(queries)).all()
+    assert model.n_iter_ <= 1
+
+
+def test_loss_curve_falls_and_is_counted(plane, configuration):
+    X, y, _ = plane
+    model = fitted(X, y, **configuration)
+    assert all(isinstance(loss, float) for loss in model.loss_curve_)
+    assert np.isfinite(model.loss_curve_).all()
+    assert len(model.loss_curve_) == model.n_iter_ + 1
+    if "projection" not in configuration.values():
+        assert (np.diff(model.loss_curve_) < 0.0).all()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"n_components": 1}, "n_components=1 needs parametrization='projection'"),
+        ({"parametrization": "projection", "n_components": 5}, "at most the number of features"),
+        ({"kernel": "uniform"}, "kernel"),
+        ({"degree": 2}, "degree"),
+        ({"init": 0.0}, "init"),
+        ({"alpha": -1.0}, "alpha"),
+        ({"validation_fraction": 1.0}, "validation_fraction"),
+        ({"device": "foo"}, "device must be"),
+        ({"device": "mps"}, "device must be"),
+        ({"device": "meta"}, "device must be"),
+    ],
+)
+def test_impossible_parameters_are_refused_with_the_rule(plane, wrong, message):
+    model = ParametricAttentionRegressor(**wrong)
+    with pytest.raises(ValueError, match=message):
+        model.fit(*plane[:2])
+    assert not hasattr(model, "n_features_in_")
+
+
+def test_devices(plane, monkeypatch):
+    X, y, _ = plane
+    assert fitted(X, y).device_ == fitted(X, y, device="cpu").device_ == "cpu"
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    assert fitted(X, y, device="auto").device_ == "cpu"
+    for device in ("cuda", "cuda:1"):
+        with pytest.raises(ValueError, match=f"{device}.* is not available"):
+            fitted(X, y, device=device)
+
+
+def test_interrupted_fit_leaves_the_estimator_as_it_was(plane, monkeypatch):
+    X, y, queries = plane
+    model = ParametricAttentionRegressor(random_state=0).fit(X, y)
+    before, predicted = dict(vars(model)), model.predict(queries)
+    calls, weights = [], _objective.kernel_weights
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) > 20:
+            raise KeyboardInterrupt
+        return weights(*arguments)
+
+    monkeypatch.setattr(_objective, "kernel_weights", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:30, :1], y[:30])
+    assert len(calls) == 21
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[name] is value for name, value in before.items())
+    assert_array_equal(model.predict(queries), predicted)
+    fresh = ParametricAttentionRegressor()
+    with pytest.raises(KeyboardInterrupt):
+        fresh.fit(X, y)
+    assert vars(fresh) == fresh.get_params()
+
+
+def test_global_state_is_left_alone(plane):
+    X, y, queries = plane
+
+    def state():
+        return [
+            torch.get_rng_state().tolist(),
+            torch.get_num_threads(),
+            torch.get_default_dtype(),
+            torch.is_grad_enabled(),
+            torch.are_deterministic_algorithms_enabled(),
+            np.random.get_state()[1].tolist(),  # noqa: NPY002
+            np.geterr(),
+            list(warnings.filters),
+        ]
+
+    before = state()
+    for solver in ("gauss-newton", "adam"):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = fitted(X, y, solver=solver, early_stopping=True, max_iter=5)
+    model.predict(queries)
+    assert state() == before
+
+
+def test_data_are_left_alone_and_may_be_read_only(plane):
+    X, y, queries = plane
+    copies = X.copy(), y.copy()
+    X.flags.writeable = y.flags.writeable = False
+    model = fitted(X, y)
+    model.predict(queries)
+    assert_array_equal(X, copies[0])
+    assert_array_equal(y, copies[1])
+
+
+# ---------------------------------------------------------------------------------------------
+# Without PyTorch, and in other processes
+
+
+def test_pickle_predicts_where_there_is_no_torch(plane, tmp_path, configuration):
+    X, y, queries = plane
+    model = fitted(X, y, **configuration)
+    pickled = pickle.dumps(model)
+    words = {
+        str(argument) for _, argument, _ in pickletools.genops(pickled) if argument is not None
+    }
+    assert not any("torch" in word for word in words)
+    again = pickle.loads(pickled)
+    assert_array_equal(again.predict(queries), model.predict(queries))
+    assert_array_equal(again.predict(None), model.predict(None))
+
+
+def test_without_torch_fitted_models_predict_and_fits_say_what_to_install(plane, tmp_path):
+    X, y, queries = plane
+    model = fitted(X, y)
+    (tmp_path / "model.pkl").write_bytes(pickle.dumps((model, X, y, queries)))
+    code = (
+        WITHOUT_TORCH
+        + """
+import pickle
+model, X, y, queries = pickle.load(open(sys.argv[1], "rb"))
+print(repr(model.predict(queries).tolist()))
+model.predict_interval(queries, 0.8)
+before = dict(vars(model))
+try:
+    model.fit(X, y)
+except ImportError as error:
+    print(error)
+assert vars(model) == before
+assert not any(name.partition(".")[0] == "torch" for name in sys.modules)
+"""
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "model.pkl")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    predicted, message = result.stdout.splitlines()
+    assert_array_equal(np.array(eval(predicted)), model.predict(queries))
+    assert 'pip install "skattn[torch]"' in message
+
+
+def test_cross_validation_in_parallel_gives_the_same_scores(wave):  # pytorch#17199
+    model = ParametricAttentionRegressor(random_state=0)
+    alone = cross_val_score(model, *wave, cv=4)
+    assert_allclose(cross_val_score(model, *wave, cv=4, n_jobs=2), alone, rtol=1e-9)
+
+
+def test_groups_of_a_splitter_are_no_request_to_fit(plane):
+    X, y, _ = plane
+    scores = cross_val_score(
+        ParametricAttentionRegressor(degree=0), X, y, groups=np.arange(40) // 5, cv=GroupKFold(3)
+    )
+    assert np.isfinite(scores).all()
