@@ -5,6 +5,7 @@ with queries outside, so with "nearest" only) takes minutes:
 ``SKATTN_ALL_CONFIGURATIONS=1 python -m pytest tests/test_common.py``.
 """
 
+import importlib.util
 import itertools
 import os
 
@@ -15,7 +16,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from skattn import NadarayaWatsonRegressor
+from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
 from skattn.kernels import KERNELS
 
 
@@ -78,15 +79,35 @@ def product():
 CONFIGURATIONS = list(product() if os.environ.get("SKATTN_ALL_CONFIGURATIONS") else covering())
 
 
-@parametrize_with_checks([NadarayaWatsonRegressor(), *CONFIGURATIONS])
+def learned():
+    """Metrics, solvers and options of learned attention, where there is PyTorch to learn with."""
+    if importlib.util.find_spec("torch") is None:
+        return
+    yield ParametricAttentionRegressor()
+    yield ParametricAttentionRegressor("scalar", degree=0, kernel="gaussian", rank_features=False)
+    yield ParametricAttentionRegressor("feature", kernel="tricube", early_stopping=True)
+    yield ParametricAttentionRegressor("projection", degree=0, n_components=1, warm_start=True)
+    yield ParametricAttentionRegressor("feature", solver="lbfgs", kernel="laplace", n_jobs=2)
+    yield ParametricAttentionRegressor(
+        "feature", solver="sgd", degree=0, rank_features=False, learning_rate_init=1e-3
+    )
+
+
+LEARNED = list(learned())
+
+
+@parametrize_with_checks([NadarayaWatsonRegressor(), *CONFIGURATIONS, *LEARNED])
 def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
-@pytest.mark.parametrize("estimator", [NadarayaWatsonRegressor(), *CONFIGURATIONS[:3]], ids=str)
+@pytest.mark.parametrize(
+    "estimator", [NadarayaWatsonRegressor(), *CONFIGURATIONS[:3], *LEARNED[:1]], ids=str
+)
 def test_parameters_are_validated(estimator):
     check_param_validation(type(estimator).__name__, estimator)
 
 
-def test_column_names_are_checked():
-    check_dataframe_column_names_consistency("NadarayaWatsonRegressor", NadarayaWatsonRegressor())
+@pytest.mark.parametrize("estimator", [NadarayaWatsonRegressor(), *LEARNED[:1]], ids=str)
+def test_column_names_are_checked(estimator):
+    check_dataframe_column_names_consistency(type(estimator).__name__, estimator)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -33,6 +34,8 @@ from skattn.smoother import Keys
 
 # Of more training rows, so many are queries in training.
 _MOST_QUERIES = 1000
+# The tolerance of what is learned only to choose.
+_ROUGH = 1e-3
 # More rows are learned from in single precision: the loss is the same to 1e-5, in half the time.
 _DOUBLE_ROWS = 500
 # Of more features, "auto" learns factors only: full maps have many entries, and overfit.
@@ -72,9 +75,11 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         prediction exactly.
     n_components : int, default=None
         Coordinates of a "projection"; None for as many as there are features.
-    rank_features : bool, default=True
+    rank_features : bool or "auto", default="auto"
         Whether the ranks of the features join them in the metric, with factors of their own: what
         counts may be how many training rows lie between two values. Lines are in the features.
+        "auto" is True for up to 1000 training rows; of more, it asks whether those that are no
+        queries in training are predicted better.
     alpha : float, default=1.0
         Multiplies the penalty on what is learned: log-factors are shrunk towards their best common
         value, entries of a projection towards the best diagonal one. The penalty weighs as a
@@ -128,7 +133,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         What rows are multiplied with: weights are functions of distances between the results, and
         between the scaled ranks.
     rank_w_ : ndarray of shape (n_features,)
-        The factor of each feature's ranks, standardised; None without `rank_features`.
+        The factor of each feature's ranks, standardised; None without them.
     ridge_ : float
         Shrinks the slopes of local lines, in standardised features; None at degree 0.
     loss_curve_ : list of float
@@ -203,7 +208,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         "kernel": [StrOptions(_LEARNABLE)],
         "degree": [Options(Integral, {0, 1})],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "rank_features": ["boolean"],
+        "rank_features": ["boolean", StrOptions({"auto"})],
         "alpha": [Interval(Real, 0, None, closed="left"), None],
         "init": [StrOptions({"loo"}), Interval(Real, 0, None, closed="neither")],
         "solver": [StrOptions({"auto", "gauss-newton", "lbfgs", "adam", "sgd"})],
@@ -232,7 +237,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         kernel="student",
         degree=1,
         n_components=None,
-        rank_features=True,
+        rank_features="auto",
         alpha=1.0,
         init="loo",
         solver="auto",
@@ -332,14 +337,14 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
                 f"n_components={self.n_components} needs parametrization='projection'; got "
                 f"parametrization={self.parametrization!r}."
             )
-        most = table.X.shape[1] * (1 + self.rank_features)
+        most = table.X.shape[1] * (1 if self.rank_features is False else 2)
         if self.n_components is not None and self.n_components > most:
             raise ValueError(
                 f"n_components must be at most the number of features of the metric ({most}); got "
                 f"{self.n_components}."
             )
         is_diagonal = self.parametrization in ("scalar", "feature")
-        is_plain = self.degree == 0 and not self.rank_features and is_diagonal
+        is_plain = self.degree == 0 and self.rank_features is False and is_diagonal
         if self.solver == "sgd" and not is_plain:
             raise ValueError(
                 "solver='sgd', the textbook's recipe, needs degree=0, rank_features=False and "
@@ -366,7 +371,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         is_textbook = self.solver == "sgd"
         frame = Frame.around(merged.X, np.where(np.isfinite(scale) & is_textbook, 1.0, scale))
         scaled = frame.coordinates(merged.X)
-        ranks = Ranks.of(scaled, merged.weights) if self.rank_features else None
+        ranks = None if self.rank_features is False else Ranks.of(scaled, merged.weights)
         directions = _directions(frame, scaled, merged.weights) if self.degree == 1 else None
         features = scaled if ranks is None else np.hstack([scaled, ranks.coordinates(scaled)])
         line = None if directions is None else directions.coordinates(merged.X)
@@ -383,6 +388,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             self.kernel,
             scaled.shape[1],
         )
+        if self.rank_features == "auto" and not self._ranks_help(learning, problem, merged, device):
+            ranks, problem = None, _without_ranks(problem)
 
         def keys(matrix, ridge):
             embedding = Embedding(frame, ranks, matrix)
@@ -404,21 +411,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     def _trained(self, learning, problem, device, notify):
         """Learn from a problem; sets the attributes that tell how it went."""
         queries, validation, honest = self._divided(len(problem.weights))
-        settings = learning.Settings(
-            parametrization=self._parametrization(problem.n_plain),
-            n_components=self.n_components,
-            alpha=1.0 if self.alpha is None else float(self.alpha),
-            solver="gauss-newton" if self.solver == "auto" else self.solver,
-            tolerance=self.tol,
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate_init,
-            batch_size=self.batch_size,
-            patience=self.n_iter_no_change,
-            start=None if isinstance(self.init, str) else float(self.init),
-            is_single=len(problem.weights) > _DOUBLE_ROWS,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-        )
-
+        settings = self._settings(learning, problem)
         before = getattr(self, "_parameters", None) if self.warm_start else None
         if self.solver == "sgd":
             penalty = 0.0 if self.alpha is None or self.alpha == 1.0 else float(self.alpha)
@@ -439,6 +432,54 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
                 stacklevel=6,
             )
         return learned
+
+    def _settings(self, learning, problem):
+        return learning.Settings(
+            parametrization=self._parametrization(problem.n_plain),
+            n_components=self.n_components,
+            alpha=1.0 if self.alpha is None else float(self.alpha),
+            solver="gauss-newton" if self.solver == "auto" else self.solver,
+            tolerance=self.tol,
+            max_iter=self.max_iter,
+            learning_rate=self.learning_rate_init,
+            batch_size=self.batch_size,
+            patience=self.n_iter_no_change,
+            start=None if isinstance(self.init, str) else float(self.init),
+            is_single=len(problem.weights) > _DOUBLE_ROWS,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+        )
+
+    def _ranks_help(self, learning, problem, table, device):
+        """Whether rows that are no queries in training are predicted better with ranks.
+
+        Of up to 2000 rows, half of which are queries. Where there are no others, ranks join.
+        """
+        n = len(problem.weights)
+        if n <= _MOST_QUERIES:
+            return True
+        rows = _evenly(np.arange(n), 2 * _MOST_QUERIES)
+        part = replace(
+            problem,
+            features=problem.features[rows],
+            line=None if problem.line is None else problem.line[rows],
+            values=problem.values[rows],
+            weights=problem.weights[rows],
+            own=table.take(rows).own(),
+        )
+        queries = _evenly(np.arange(len(rows)), min(_MOST_QUERIES, len(rows) // 2))
+        others = np.setdiff1d(np.arange(len(rows)), queries)
+        scores = []
+        for candidate in (part, _without_ranks(part)):
+            settings = replace(
+                self._settings(learning, candidate),
+                parametrization="feature",
+                tolerance=max(self.tol, _ROUGH),
+            )
+            learned = learning.learn(
+                candidate, queries, queries[:0], settings, device, None, lambda *_: False
+            )
+            scores.append(learning.score(candidate, others, learned, device))
+        return scores[0] >= scores[1]
 
     def _parametrization(self, n_features):
         if self.parametrization != "auto":
@@ -479,7 +520,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         n_features = table.X.shape[1]
         self.w_, self.bandwidth_ = np.zeros(n_features), np.full(n_features, np.inf)
         self.projection_ = np.zeros((n_features, n_features))
-        self.rank_w_ = np.zeros(n_features) if self.rank_features else None
+        self.rank_w_ = None if self.rank_features is False else np.zeros(n_features)
         self.ridge_ = 0.0 if self.degree == 1 else None
         self.loss_curve_, self.n_iter_ = [], 0
         self.validation_scores_ = [] if self.early_stopping else None
@@ -502,7 +543,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         """
         check_is_fitted(self)
         is_diagonal = self.parametrization in ("scalar", "feature")
-        if self.degree == 1 or self.rank_features or not is_diagonal:
+        if self.degree == 1 or self.rank_w_ is not None or not is_diagonal:
             raise ValueError(
                 "to_nadaraya_watson needs degree=0, rank_features=False and parametrization "
                 f"'scalar' or 'feature'; got degree={self.degree}, "
@@ -524,6 +565,10 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             sample_weight=table.weights[order],
             groups=groups,
         )
+
+
+def _without_ranks(problem):
+    return replace(problem, features=problem.features[:, : problem.n_plain])
 
 
 def _evenly(rows, most):

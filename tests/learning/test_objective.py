@@ -1,5 +1,7 @@
 """Leave-one-out errors on tensors, and their derivatives: against NumPy, differences, autograd."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
@@ -43,7 +45,7 @@ def table_of(kind, rng, n=50, d=3, n_copies=4):
 
 def problem_of(table, kernel, degree):
     line = 0.7 * table.X[:, ::-1] if degree == 1 else None
-    return Problem(table.X, line, table.y, table.weights, table.own(), kernel)
+    return Problem(table.X, line, table.y, table.weights, table.own(), kernel, table.X.shape[1])
 
 
 def matrix_of(kernel):
@@ -54,7 +56,7 @@ def matrix_of(kernel):
 
 def fixed(matrix):
     """A metric that is a matrix, and its parameters."""
-    metric = ProjectionMetric(matrix, np.ones(len(matrix)))
+    metric = ProjectionMetric(matrix, np.ones(len(matrix)), matrix.shape[1])
     return metric, np.zeros(metric.n_parameters)
 
 
@@ -136,7 +138,7 @@ def test_a_row_never_attends_to_itself(rng):
     problem = problem_of(table, "gaussian", 0)
     changed = table.y.copy()
     changed[7] += 100.0
-    other = Problem(problem.features, None, changed, problem.weights, problem.own, problem.kernel)
+    other = replace(problem, values=changed)
     some = [
         LeaveOneOut(each, np.array([7]), CPU, DOUBLE).errors(*fixed(np.eye(3)), 1.0)
         for each in (problem, other)
@@ -155,13 +157,18 @@ def metrics(d):
     yield "raw scalar", RawMetric(d, 1), np.array([-0.8])
     yield (
         "projection",
-        ProjectionMetric(np.diag(np.exp(theta)), np.exp(theta)),
+        ProjectionMetric(np.diag(np.exp(theta)), np.exp(theta), 3),
         0.2 * rng.standard_normal(9),
     )
     yield (
         "two components",
-        ProjectionMetric(matrix, np.array([1.0, 2.0, 0.5])),
+        ProjectionMetric(matrix, np.array([1.0, 2.0, 0.5]), 2),
         0.2 * rng.standard_normal(6),
+    )
+    yield (
+        "part of a projection",
+        ProjectionMetric(np.diag(np.exp(theta)), np.exp(theta)[:2], 2),
+        0.2 * rng.standard_normal(4),
     )
 
 
@@ -179,14 +186,7 @@ def sloped(kernel, degree, kind, rng):
     table = table_of(kind, rng)
     problem = problem_of(table, kernel, degree)
     if np.isfinite(KERNELS[kernel].support):
-        problem = Problem(
-            problem.features / 3.0,
-            problem.line,
-            problem.values,
-            problem.weights,
-            problem.own,
-            kernel,
-        )
+        problem = replace(problem, features=problem.features / 3.0)
     return LeaveOneOut(problem, np.arange(0, len(table.X), 2), CPU, DOUBLE)
 
 
@@ -246,7 +246,9 @@ def matrix_in_tensors(name, metric, parameters):
     if name.startswith("raw"):
         return torch.diag(parameters.expand(3))
     base, scale = torch.tensor(metric.base), torch.tensor(metric.scale)
-    return base + scale[:, None] * parameters.reshape(base.shape)
+    departure = scale[:, None] * parameters.reshape(len(scale), metric.n_columns)
+    padding = (0, base.shape[1] - metric.n_columns, 0, base.shape[0] - len(scale))
+    return base + torch.nn.functional.pad(departure, padding)
 
 
 def plain_errors(problem, queries, matrix, ridge):
@@ -331,7 +333,7 @@ def test_single_precision_is_close_to_double(kernel, degree, rng):
     metric, parameters = METRICS["feature"]
     problem = problem_of(table_of("repeated", rng), kernel, degree)
     features = problem.features / (3.0 if np.isfinite(KERNELS[kernel].support) else 1.0)
-    problem = Problem(features, problem.line, problem.values, problem.weights, problem.own, kernel)
+    problem = replace(problem, features=features)
     rows = np.arange(50)
     single = LeaveOneOut(problem, rows, CPU, torch.float32).linearize(metric, parameters, RIDGE)
     double = LeaveOneOut(problem, rows, CPU, DOUBLE).linearize(metric, parameters, RIDGE)
@@ -347,7 +349,7 @@ def test_copies_are_at_distance_zero_for_the_kinked_kernels(rng):
     y = rng.standard_normal((20, 1))
     every = np.arange(20)
     own = Own(every, every + 1, np.zeros(20))
-    problem = Problem(X, None, y, np.ones(20), own, "laplace")
+    problem = Problem(X, None, y, np.ones(20), own, "laplace", 3)
     metric, parameters = FeatureMetric(3), np.zeros(3)
     loss = LeaveOneOut(problem, every, CPU, DOUBLE)
     errors, jacobian = loss.linearize(metric, parameters, 1.0)

@@ -1,0 +1,316 @@
+"""Training: the penalised loss, three ways to its minimum, and when to stop."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from scipy.optimize import minimize
+
+from skattn.geometry import Own
+
+torch = pytest.importorskip("torch")
+
+from skattn.learning import Problem  # noqa: E402
+from skattn.learning._metric import FeatureMetric, ScalarMetric  # noqa: E402
+from skattn.learning._objective import LeaveOneOut  # noqa: E402
+from skattn.learning._trainer import (  # noqa: E402
+    Batches,
+    Monitor,
+    PenalizedLoss,
+    Prior,
+    adam,
+    gauss_newton,
+    lbfgs,
+)
+
+WIDE = 20.0
+
+
+def go_on(parameters):
+    return False
+
+
+def watcher(score=None, patience=5, notify=go_on):
+    return Monitor(score, patience, notify)
+
+
+def prior_of(center, precision, width=WIDE):
+    center = np.asarray(center, dtype=float)
+    return Prior(center, np.full(center.size, precision), center - width, center + width)
+
+
+def errors_of(rng, degree, n=60, kernel="student"):
+    X = rng.uniform(-1.7, 1.7, (n, 2))
+    y = np.column_stack([np.sin(2.0 * X[:, 0]), 0.1 * rng.standard_normal(n)])
+    y[:, 0] += 0.1 * rng.standard_normal(n)
+    every = np.arange(n)
+    weights = rng.integers(1, 3, n).astype(float)
+    own = Own(every, every + 1, 1.0 - 1.0 / weights)
+    problem = Problem(X, X if degree == 1 else None, y, weights, own, kernel, 2)
+    return LeaveOneOut(problem, every, torch.device("cpu"), torch.float64)
+
+
+def loss_of(rng, degree, precision=0.02):
+    center = [0.5, 0.5, np.log(0.1)][: 2 + degree]
+    prior = prior_of(center, precision)
+    fixed_ridge = 1.0 if degree == 0 else None
+    return PenalizedLoss(errors_of(rng, degree), FeatureMetric(2), prior, fixed_ridge), prior
+
+
+# ---------------------------------------------------------------------------------------------
+# The loss
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_loss_is_the_logarithm_of_the_mean_square_and_the_penalty(degree, rng):
+    loss, prior = loss_of(rng, degree)
+    at = prior.center + [0.3, -0.4, 0.2][: 2 + degree]
+    ridge = np.exp(at[2]) if degree == 1 else 1.0
+    errors = loss.errors.errors(FeatureMetric(2), at[:2], ridge)
+    weights = loss.errors.problem.weights
+    mean_square = weights @ (errors**2).mean(axis=1) / weights.sum()
+    expected = np.log(mean_square + 1e-6) + 0.02 * np.sum((at - prior.center) ** 2)
+    assert_allclose(loss(at)[0], expected, rtol=1e-10)
+    assert_allclose(loss.mean_square(at), mean_square, rtol=1e-10)
+    assert_allclose(loss.r_squared(at), 1.0 - mean_square, rtol=1e-10)
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_gradient_of_the_loss_is_its_derivative(degree, rng):
+    loss, prior = loss_of(rng, degree)
+    at = prior.center + [0.3, -0.4, 0.2][: 2 + degree]
+    _, gradient, hessian = loss(at)
+    for j, step in enumerate(1e-5 * np.eye(at.size)):
+        expected = (loss(at + step)[0] - loss(at - step)[0]) / 2e-5
+        assert_allclose(gradient[j], expected, rtol=1e-5, atol=1e-8)
+    assert np.abs(gradient).max() > 0.01
+    assert_allclose(hessian, hessian.T, rtol=1e-12)
+    assert np.linalg.eigvalsh(hessian).min() >= 2.0 * 0.02 * (1.0 - 1e-9)
+
+
+def test_an_exact_fit_has_a_finite_loss(rng):
+    problem = errors_of(rng, 1).problem
+    values = np.column_stack([problem.features @ [1.0, 2.0], np.zeros(60)])
+    problem = replace(problem, values=values)
+    errors = LeaveOneOut(problem, np.arange(60), torch.device("cpu"), torch.float64)
+    loss = PenalizedLoss(errors, ScalarMetric(2), prior_of([0.0, -25.0], 0.0))
+    value, gradient, hessian = loss(np.array([0.0, -25.0]))
+    assert np.isfinite(gradient).all()
+    assert np.isfinite(hessian).all()
+    assert_allclose(value, np.log(1e-6), rtol=1e-3)
+
+
+# ---------------------------------------------------------------------------------------------
+# Ways to the minimum
+
+
+def solve(solver, loss, start, prior, tolerance=1e-9, max_iter=200, monitor=None):
+    monitor = monitor or watcher()
+    if solver == "adam":
+        batches = Batches(len(loss.errors.queries), 1000, 0.05, 20, 0)
+        return adam(
+            lambda rows: PenalizedLoss(loss.errors.at(rows), loss.metric, prior, loss.fixed_ridge),
+            start,
+            prior,
+            tolerance,
+            max_iter,
+            monitor,
+            batches,
+        )
+    chosen = {"gauss-newton": gauss_newton, "lbfgs": lbfgs}[solver]
+    return chosen(loss, start, prior, tolerance, max_iter, monitor)
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+def test_every_solver_reaches_the_minimum(solver, degree, rng):
+    loss, prior = loss_of(rng, degree, precision=0.2)
+    found = minimize(lambda p: loss(p)[:2], prior.center, jac=True, method="BFGS", tol=1e-8)
+    trained = solve(solver, loss, prior.center, prior, max_iter=600)
+    assert loss(trained.parameters)[0] <= found.fun + (0.02 if solver == "adam" else 1e-6)
+    assert_allclose(trained.parameters, found.x, atol=0.3 if solver == "adam" else 5e-3)
+    assert trained.has_converged
+    assert trained.validation_scores == []
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_losses_of_gauss_newton_never_increase_and_are_those_of_its_steps(degree, rng):
+    loss, prior = loss_of(rng, degree)
+    visited = []
+
+    def notify(parameters):
+        visited.append(parameters.copy())
+        return False
+
+    for shift in (-2.0, 1.5):
+        visited.clear()
+        trained = gauss_newton(loss, prior.center + shift, prior, 1e-9, 100, watcher(notify=notify))
+        assert (np.diff(trained.losses) < 0.0).all()
+        assert_allclose(trained.losses, [loss(parameters)[0] for parameters in visited])
+        assert_array_equal(visited[0], prior.center + shift)
+        assert_array_equal(visited[-1], trained.parameters)
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+def test_losses_are_that_before_the_first_step_and_after_each(solver, rng):
+    loss, prior = loss_of(rng, 1)
+    visited = []
+
+    def notify(parameters):
+        visited.append(parameters.copy())
+        return False
+
+    trained = solve(solver, loss, prior.center - 1.0, prior, 0.0, 4, watcher(notify=notify))
+    assert len(trained.losses) == len(visited) == 5
+    assert_array_equal(visited[0], prior.center - 1.0)
+    assert_allclose(trained.losses[0], loss(prior.center - 1.0)[0])
+    assert not trained.has_converged
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+def test_bounds_are_respected(solver, rng):
+    loss, _ = loss_of(rng, 1)
+    center = np.array([-1.0, 1.5, -2.0])
+    prior = Prior(center, np.full(3, 0.01), center - 0.3, center + 0.3)
+    seen = []
+
+    def notify(parameters):
+        seen.append(parameters.copy())
+        return False
+
+    trained = solve(solver, loss, center + 5.0, prior, 1e-9, 50, watcher(notify=notify))
+    seen = np.array([*seen, trained.parameters])
+    assert (seen >= prior.lower).all()
+    assert (seen <= prior.upper).all()
+    assert np.isclose(np.abs(trained.parameters - center), 0.3).any()
+    found = minimize(
+        lambda p: loss_at(loss, prior, p),
+        center,
+        jac=True,
+        method="L-BFGS-B",
+        bounds=list(zip(prior.lower, prior.upper, strict=True)),
+        options={"ftol": 1e-12},
+    )
+    value = loss_at(loss, prior, trained.parameters)[0]
+    assert value <= found.fun + (1e-2 if solver == "adam" else 1e-5)
+
+
+def loss_at(loss, prior, parameters):
+    other = PenalizedLoss(loss.errors, loss.metric, prior, loss.fixed_ridge)
+    return other(parameters)[:2]
+
+
+def test_gauss_newton_rejects_steps_where_the_loss_is_no_number():
+    # beyond 1 nothing is finite: steps are shortened, not taken
+    def loss(parameters):
+        (x,) = parameters
+        if x > 1.0:
+            return np.nan, np.array([np.nan]), np.array([[np.nan]])
+        return (x - 0.999) ** 2, np.array([2.0 * (x - 0.999)]), np.array([[0.5]])
+
+    trained = gauss_newton(loss, np.array([-3.0]), prior_of([0.0], 0.0), 1e-12, 100, watcher())
+    assert_allclose(trained.parameters, [0.999], atol=1e-3)
+    assert np.isfinite(trained.losses).all()
+
+
+def test_a_quadratic_is_minimised_in_few_steps():
+    matrix = np.array([[2.0, 0.5], [0.5, 1.0]])
+
+    def loss(parameters):
+        away = parameters - [0.4, -0.2]
+        return 0.5 * away @ matrix @ away, matrix @ away, matrix
+
+    trained = gauss_newton(loss, np.zeros(2), prior_of([0.0, 0.0], 0.0), 1e-12, 20, watcher())
+    assert_allclose(trained.parameters, [0.4, -0.2], atol=1e-5)
+    assert len(trained.losses) <= 8
+    assert trained.has_converged
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+def test_too_few_steps_have_not_converged(solver, rng):
+    loss, prior = loss_of(rng, 1)
+    trained = solve(solver, loss, prior.center - 2.0, prior, 1e-12, 1)
+    assert not trained.has_converged
+    assert np.isfinite(trained.parameters).all()
+    assert loss(trained.parameters)[0] < loss(prior.center - 2.0)[0]
+
+
+def test_batches_of_adam_are_drawn_by_their_seed(rng):
+    loss, prior = loss_of(rng, 0)
+
+    def trained(seed):
+        batches = Batches(60, 7, 0.05, 5, seed)
+        return adam(
+            lambda rows: PenalizedLoss(loss.errors.at(rows), loss.metric, prior, 1.0),
+            prior.center,
+            prior,
+            1e-6,
+            3,
+            watcher(),
+            batches,
+        ).parameters
+
+    assert_array_equal(trained(0), trained(0))
+    assert (trained(0) != trained(1)).any()
+
+
+# ---------------------------------------------------------------------------------------------
+# When to stop
+
+
+def test_monitor_keeps_the_best_and_stops_after_its_patience():
+    scores = iter([0.1, 0.5, 0.3, 0.4, 0.2])
+    monitor = watcher(lambda parameters: next(scores), patience=3)
+    stops = [monitor.stops(np.array([float(i)])) for i in range(5)]
+    assert stops == [False, False, False, False, True]
+    trained = monitor.trained(np.array([9.0]), [1.0], converged=True)
+    assert_array_equal(trained.parameters, [1.0])
+    assert trained.validation_scores == [0.1, 0.5, 0.3, 0.4, 0.2]
+
+
+def test_monitor_copies_what_may_change():
+    at = np.array([1.0])
+    monitor = watcher(lambda parameters: -abs(parameters[0]), patience=2)
+    monitor.stops(at)
+    at += 1.0
+    assert_array_equal(monitor.trained(at, [], converged=True).parameters, [1.0])
+
+
+def test_without_a_score_the_last_parameters_are_kept():
+    monitor = watcher()
+    assert not monitor.stops(np.array([1.0]))
+    trained = monitor.trained(np.array([2.0]), [], converged=False)
+    assert_array_equal(trained.parameters, [2.0])
+    assert not trained.has_converged
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+def test_early_stopping_restores_the_best_step(solver, rng):
+    loss, prior = loss_of(rng, 1, precision=0.001)
+    visited = []
+
+    def score(parameters):  # best at the third visit, whatever the loss is
+        visited.append(parameters.copy())
+        return -abs(len(visited) - 3.0)
+
+    monitor = watcher(score, patience=2)
+    trained = solve(solver, loss, prior.center - 3.0, prior, 0.0, 50, monitor)
+    assert len(visited) == 5
+    assert_array_equal(trained.parameters, visited[2])
+    assert trained.validation_scores == [-2.0, -1.0, 0.0, -1.0, -2.0]
+    assert trained.has_converged
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+def test_training_stops_when_it_is_told_to(solver, rng):
+    loss, prior = loss_of(rng, 1)
+    visited = []
+
+    def notify(parameters):
+        visited.append(parameters.copy())
+        return len(visited) == 3
+
+    trained = solve(solver, loss, prior.center - 3.0, prior, 0.0, 50, watcher(notify=notify))
+    assert len(visited) == 3
+    assert_array_equal(trained.parameters, visited[-1])
