@@ -82,8 +82,8 @@ print("\nbandwidths in standard deviations, chosen by leave-one-out:")
 print("  ".join(f"{name} {h:.2g}" for name, h in zip(measurements, relative, strict=True)))
 
 # %%
-# What Nadaraya-Watson regression does for one patient it has not seen: the weights of all others are its explanation. The
-# prediction *is* their weighted mean.
+# What Nadaraya-Watson regression does for one patient it has not seen: the weights of all others
+# are its explanation. The prediction *is* their weighted mean.
 
 weights = model.attention_weights(patient)[0]
 print(f"\npatient 100: predicted {model.predict(patient)[0]:.1f}, observed {y[100]:.0f}")

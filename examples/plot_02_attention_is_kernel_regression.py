@@ -63,7 +63,7 @@ def loss(model, y):
 steps = [textbook(X, y, epochs) for epochs in range(1, 6)]
 sgd = steps[-1]
 default = ParametricAttentionRegressor(**same_model).fit(X, y)
-grid = np.geomspace(0.3, 300.0, 2000)
+grid = np.geomspace(0.3, 300.0, 600)
 curve = plain.criterion_curve(1.0 / grid[:, None])  # the same loss: leave-one-out
 best = NadarayaWatsonRegressor(1.0 / grid[curve.argmin()]).fit(X, y)
 nearest = NadarayaWatsonRegressor(1.0 / grid[-1]).fit(X, y)
@@ -144,9 +144,8 @@ axes["loss"].plot(grid, curve, color="0.4", label="loss over w")
 axes["loss"].axhline(curve[-1], color="black", ls=":", lw=1, label="one neighbour")
 path = [(1.0, loss(plain, y)), *((step.w_[0], loss(step, y)) for step in steps)]
 axes["loss"].plot(*zip(*path, strict=True), "s-", color="tab:orange", ms=5, label="textbook's run")
-axes["loss"].plot(
-    default.w_[0], loss(default, y), "o", color="tab:blue", ms=11, mfc="none", mew=2, label="learned"
-)
+circle = {"color": "tab:blue", "ms": 11, "mfc": "none", "mew": 2}
+axes["loss"].plot(default.w_[0], loss(default, y), "o", **circle, label="learned")
 axes["loss"].annotate("start", path[0], xytext=(6, 4), textcoords="offset points")
 axes["loss"].annotate("after 1 to 5 steps", path[1], xytext=(8, -10), textcoords="offset points")
 axes["loss"].set(xscale="log", xlabel="w", ylabel="mean squared leave-one-out error")

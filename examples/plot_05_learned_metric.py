@@ -2,7 +2,7 @@
 A learned metric: features that do not matter, and directions that do
 =====================================================================
 
-Attention in six features is dull unless it knows which of them matter. k-nearest neighbours does
+With five features, attention must know which of them matter. k-nearest neighbours does
 not; Nadaraya-Watson regression and learned attention give every feature a bandwidth of its own, and
 what does not matter a wide one. If the target varies along a direction *between* the features, no
 such bandwidths fit, and a learned projection is better: it turns. Where nothing is turned it brings
@@ -11,7 +11,7 @@ nothing, and local lines in closed form are better than anything learned. Both a
 
 # %%
 # Targets that oscillate along one direction, rise along the third feature, and ignore the last
-# three. In the first data set the direction is the first feature; in the second it lies between the
+# two. In the first data set the direction is the first feature; in the second it lies between the
 # first two. Each is drawn twice: 400 rows with noise of 0.2, and 1000 new ones, without
 # noise, to predict.
 
@@ -23,14 +23,14 @@ from sklearn.neighbors import KNeighborsRegressor
 from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
 
 DIRECTIONS = {
-    "along a feature": np.array([1.0, 0, 0, 0, 0, 0]),
-    "between two": np.array([0.6, 0.8, 0, 0, 0, 0]),
+    "along a feature": np.array([1.0, 0, 0, 0, 0]),
+    "between two": np.array([0.6, 0.8, 0, 0, 0]),
 }
 
 
 def draw(direction, seed):
     rng = np.random.default_rng(seed)
-    X = rng.uniform(-1.0, 1.0, (1400, 6))
+    X = rng.uniform(-1.0, 1.0, (1400, 5))
     truth = np.sin(4.0 * X @ direction) + X[:, 2]
     y = truth[:400] + 0.2 * rng.standard_normal(400)
     return X[:400], y, X[400:], truth[400:]
@@ -56,12 +56,14 @@ for kind, direction in DIRECTIONS.items():
 print("root mean squared error at new rows, mean and range of 2 draws")
 print(f"{'':<24}" + "".join(f"{kind:<26}" for kind in DIRECTIONS))
 for name in MODELS:
-    row = [errors[kind, name] for kind in DIRECTIONS]
-    print(f"{name:<24}" + "".join(f"{np.mean(e):.3f}  ({min(e):.3f}-{max(e):.3f})      " for e in row))
+    drawn = [errors[kind, name] for kind in DIRECTIONS]
+    cells = [f"{np.mean(each):.3f}  ({min(each):.3f}-{max(each):.3f})" for each in drawn]
+    print(f"{name:<24}" + "".join(f"{cell:<26}" for cell in cells))
 
 # %%
 # What was learned, on the last draw of the second data set. ``w_`` is the factor of each feature:
-# large where small differences count. That of the last three is small for all but k-NN.
+# large where small differences count. Those of the last two are about a tenth of the
+# largest, or less.
 
 by_feature, turned = MODELS["learned, by feature"], MODELS["learned, projection"]
 factors = {
@@ -69,7 +71,7 @@ factors = {
     "learned, by feature": by_feature.w_,
     "learned, projection": turned.w_,
 }
-print("\nfactors of the six features, the largest as 1:")
+print("\nfactors of the five features, the largest as 1:")
 for name, w in factors.items():
     print(f"{name:<24}" + "".join(f"{value:7.2f}" for value in w / w.max()))
 
@@ -104,7 +106,7 @@ left.legend(title="target varies")
 
 grid = np.linspace(-1.0, 1.0, 201)
 first, second = np.meshgrid(grid, grid)
-plane = np.zeros((first.size, 6))
+plane = np.zeros((first.size, 5))
 plane[:, 0], plane[:, 1] = first.ravel(), second.ravel()
 stripes = np.sin(4.0 * plane @ DIRECTIONS["between two"]).reshape(first.shape)
 image = right.imshow(stripes, extent=(-1, 1, -1, 1), origin="lower", cmap="gray")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
+from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
@@ -34,8 +34,6 @@ from skattn.smoother import Keys
 
 # Of more training rows, so many are queries in training.
 _MOST_QUERIES = 1000
-# The tolerance of what is learned only to choose.
-_ROUGH = 1e-3
 # More rows are learned from in single precision: the loss is the same to 1e-5, in half the time.
 _DOUBLE_ROWS = 500
 # Of more features, "auto" learns factors only: full maps have many entries, and overfit.
@@ -63,8 +61,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     parametrization : {"auto", "scalar", "feature", "projection"}, default="auto"
         What :math:`A` is. "scalar" is one factor w for all standardised features, "feature" one
         for each, "projection" any linear map, learned from the best of "feature" and shrunk
-        towards it, with `n_components` rows. "auto" is "projection" for up to 20 features, and
-        "feature" for more.
+        towards it, with `n_components` rows. "auto" is "projection" for up to 20 features and
+        "feature" for more; for ``solver="sgd"`` it is "scalar".
     kernel : str, default="student"
         The profile :math:`K(u)`: "student", "gaussian", "laplace", "epanechnikov", "biweight",
         "triweight", "tricube", "triangular" or "cosine". The heavy tail of "student" leaves no
@@ -75,15 +73,14 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         prediction exactly.
     n_components : int, default=None
         Coordinates of a "projection"; None for as many as there are features.
-    rank_features : bool or "auto", default="auto"
+    rank_features : bool, default=True
         Whether the ranks of the features join them in the metric, with factors of their own: what
         counts may be how many training rows lie between two values. Lines are in the features.
-        "auto" is True for up to 1000 training rows; of more, it asks whether those that are no
-        queries in training are predicted better.
-    alpha : float, default=1.0
+    alpha : float, default=None
         Multiplies the penalty on what is learned: log-factors are shrunk towards their best common
-        value, entries of a projection towards the best diagonal one. The penalty weighs as a
-        single training row does. With ``solver="sgd"``, multiplies the norm of w, and None is 0.
+        value, entries of a projection towards the best diagonal one. At 1, which None is, the
+        penalty weighs as a single training row does. With ``solver="sgd"``, multiplies the norm of
+        w, and None is 0.
     init : "loo" or float, default="loo"
         Where training starts: "loo" is the best common factor of all features of a grid, a positive
         number the factor itself (of standardised features, of features as they are for "sgd").
@@ -118,7 +115,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         Where training runs: "cpu", "cuda", "cuda:1", or "auto" for CUDA where there is one. None
         is the CPU.
     n_jobs : int, default=None
-        Number of threads over blocks of queries, in prediction.
+        Number of threads, in training and in prediction. None means 1 unless in a
+        :obj:`joblib.parallel_config` context, -1 means all processors.
     random_state : int, RandomState instance or None, default=None
         Which rows `early_stopping` holds out, and the batches of "adam".
 
@@ -133,7 +131,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         What rows are multiplied with: weights are functions of distances between the results, and
         between the scaled ranks.
     rank_w_ : ndarray of shape (n_features,)
-        The factor of each feature's ranks, standardised; None without them.
+        The factor of each feature's ranks, standardised; None without `rank_features`.
     ridge_ : float
         Shrinks the slopes of local lines, in standardised features; None at degree 0.
     loss_curve_ : list of float
@@ -208,7 +206,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         "kernel": [StrOptions(_LEARNABLE)],
         "degree": [Options(Integral, {0, 1})],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
-        "rank_features": ["boolean", StrOptions({"auto"})],
+        "rank_features": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="left"), None],
         "init": [StrOptions({"loo"}), Interval(Real, 0, None, closed="neither")],
         "solver": [StrOptions({"auto", "gauss-newton", "lbfgs", "adam", "sgd"})],
@@ -237,8 +235,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         kernel="student",
         degree=1,
         n_components=None,
-        rank_features="auto",
-        alpha=1.0,
+        rank_features=True,
+        alpha=None,
         init="loo",
         solver="auto",
         learning_rate_init=None,
@@ -337,18 +335,18 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
                 f"n_components={self.n_components} needs parametrization='projection'; got "
                 f"parametrization={self.parametrization!r}."
             )
-        most = table.X.shape[1] * (1 if self.rank_features is False else 2)
+        most = table.X.shape[1] * (1 + self.rank_features)
         if self.n_components is not None and self.n_components > most:
             raise ValueError(
                 f"n_components must be at most the number of features of the metric ({most}); got "
                 f"{self.n_components}."
             )
-        is_diagonal = self.parametrization in ("scalar", "feature")
-        is_plain = self.degree == 0 and self.rank_features is False and is_diagonal
+        is_plain = self.degree == 0 and not self.rank_features
+        is_plain = is_plain and self.parametrization != "projection"
         if self.solver == "sgd" and not is_plain:
             raise ValueError(
-                "solver='sgd', the textbook's recipe, needs degree=0, rank_features=False and "
-                f"parametrization 'scalar' or 'feature'; got degree={self.degree}, "
+                "solver='sgd', the textbook's recipe, needs degree=0, rank_features=False and a "
+                f"parametrization other than 'projection'; got degree={self.degree}, "
                 f"rank_features={self.rank_features}, parametrization={self.parametrization!r}."
             )
         if table.own().take(slice(0, table.n_keys)).covers(table.n_keys).any():
@@ -371,7 +369,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         is_textbook = self.solver == "sgd"
         frame = Frame.around(merged.X, np.where(np.isfinite(scale) & is_textbook, 1.0, scale))
         scaled = frame.coordinates(merged.X)
-        ranks = None if self.rank_features is False else Ranks.of(scaled, merged.weights)
+        ranks = Ranks.of(scaled, merged.weights) if self.rank_features else None
         directions = _directions(frame, scaled, merged.weights) if self.degree == 1 else None
         features = scaled if ranks is None else np.hstack([scaled, ranks.coordinates(scaled)])
         line = None if directions is None else directions.coordinates(merged.X)
@@ -388,8 +386,6 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             self.kernel,
             scaled.shape[1],
         )
-        if self.rank_features == "auto" and not self._ranks_help(learning, problem, merged, device):
-            ranks, problem = None, _without_ranks(problem)
 
         def keys(matrix, ridge):
             embedding = Embedding(frame, ranks, matrix)
@@ -398,7 +394,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         def notify(matrix, ridge):
             return steps.ended(lambda: self._as_fitted(keys(matrix, ridge)))
 
-        learned = self._trained(learning, problem, device, notify)
+        with learning.limited_threads(effective_n_jobs(self.n_jobs)):
+            learned = self._trained(learning, problem, device, notify)
         self._describe(frame, ranks is not None, learned)
         return keys(learned.matrix, learned.ridge)
 
@@ -411,11 +408,24 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     def _trained(self, learning, problem, device, notify):
         """Learn from a problem; sets the attributes that tell how it went."""
         queries, validation, honest = self._divided(len(problem.weights))
-        settings = self._settings(learning, problem)
+        settings = learning.Settings(
+            parametrization=self._parametrization(problem.n_plain),
+            n_components=self.n_components,
+            alpha=1.0 if self.alpha is None else float(self.alpha),
+            solver="gauss-newton" if self.solver == "auto" else self.solver,
+            tolerance=self.tol,
+            max_iter=self.max_iter,
+            learning_rate=self.learning_rate_init,
+            batch_size=self.batch_size,
+            patience=self.n_iter_no_change,
+            start=None if isinstance(self.init, str) else float(self.init),
+            is_single=len(problem.weights) > _DOUBLE_ROWS,
+            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+        )
+
         before = getattr(self, "_parameters", None) if self.warm_start else None
         if self.solver == "sgd":
-            penalty = 0.0 if self.alpha is None or self.alpha == 1.0 else float(self.alpha)
-            learned = learning.descend(problem, settings, penalty, device, notify)
+            learned = learning.descend(problem, settings, float(self.alpha or 0.0), device, notify)
         else:
             learned = learning.learn(problem, queries, validation, settings, device, before, notify)
         self._parameters = learned.parameters
@@ -433,57 +443,11 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             )
         return learned
 
-    def _settings(self, learning, problem):
-        return learning.Settings(
-            parametrization=self._parametrization(problem.n_plain),
-            n_components=self.n_components,
-            alpha=1.0 if self.alpha is None else float(self.alpha),
-            solver="gauss-newton" if self.solver == "auto" else self.solver,
-            tolerance=self.tol,
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate_init,
-            batch_size=self.batch_size,
-            patience=self.n_iter_no_change,
-            start=None if isinstance(self.init, str) else float(self.init),
-            is_single=len(problem.weights) > _DOUBLE_ROWS,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
-        )
-
-    def _ranks_help(self, learning, problem, table, device):
-        """Whether rows that are no queries in training are predicted better with ranks.
-
-        Of up to 2000 rows, half of which are queries. Where there are no others, ranks join.
-        """
-        n = len(problem.weights)
-        if n <= _MOST_QUERIES:
-            return True
-        rows = _evenly(np.arange(n), 2 * _MOST_QUERIES)
-        part = replace(
-            problem,
-            features=problem.features[rows],
-            line=None if problem.line is None else problem.line[rows],
-            values=problem.values[rows],
-            weights=problem.weights[rows],
-            own=table.take(rows).own(),
-        )
-        queries = _evenly(np.arange(len(rows)), min(_MOST_QUERIES, len(rows) // 2))
-        others = np.setdiff1d(np.arange(len(rows)), queries)
-        scores = []
-        for candidate in (part, _without_ranks(part)):
-            settings = replace(
-                self._settings(learning, candidate),
-                parametrization="feature",
-                tolerance=max(self.tol, _ROUGH),
-            )
-            learned = learning.learn(
-                candidate, queries, queries[:0], settings, device, None, lambda *_: False
-            )
-            scores.append(learning.score(candidate, others, learned, device))
-        return scores[0] >= scores[1]
-
     def _parametrization(self, n_features):
         if self.parametrization != "auto":
             return self.parametrization
+        if self.solver == "sgd":
+            return "scalar"
         return "projection" if n_features <= _MOST_PROJECTED else "feature"
 
     def _divided(self, n):
@@ -520,7 +484,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         n_features = table.X.shape[1]
         self.w_, self.bandwidth_ = np.zeros(n_features), np.full(n_features, np.inf)
         self.projection_ = np.zeros((n_features, n_features))
-        self.rank_w_ = None if self.rank_features is False else np.zeros(n_features)
+        self.rank_w_ = np.zeros(n_features) if self.rank_features else None
         self.ridge_ = 0.0 if self.degree == 1 else None
         self.loss_curve_, self.n_iter_ = [], 0
         self.validation_scores_ = [] if self.early_stopping else None
@@ -538,12 +502,12 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         Raises
         ------
         ValueError
-            If there is none: with ``degree=1``, whose ridge it lacks, `rank_features` or
-            ``parametrization="projection"``.
+            If there is none: with ``degree=1``, whose ridge it lacks, ranks, or a projection.
         """
         check_is_fitted(self)
-        is_diagonal = self.parametrization in ("scalar", "feature")
-        if self.degree == 1 or self.rank_w_ is not None or not is_diagonal:
+        counts = (np.count_nonzero(self.projection_, axis=axis).max() for axis in (0, 1))
+        is_diagonal = max(counts) <= 1
+        if self.ridge_ is not None or self.rank_w_ is not None or not is_diagonal:
             raise ValueError(
                 "to_nadaraya_watson needs degree=0, rank_features=False and parametrization "
                 f"'scalar' or 'feature'; got degree={self.degree}, "
@@ -565,10 +529,6 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             sample_weight=table.weights[order],
             groups=groups,
         )
-
-
-def _without_ranks(problem):
-    return replace(problem, features=problem.features[:, : problem.n_plain])
 
 
 def _evenly(rows, most):

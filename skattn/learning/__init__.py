@@ -1,7 +1,16 @@
 """Learning what earns weight: everything that trains, on tensors of any device."""
 
-from skattn.learning._device import resolve_device
+from skattn.learning._device import limited_threads, resolve_device
 from skattn.learning._learn import Learned, Settings, descend, learn, score
 from skattn.learning._objective import Problem
 
-__all__ = ["Learned", "Problem", "Settings", "descend", "learn", "resolve_device", "score"]
+__all__ = [
+    "Learned",
+    "Problem",
+    "Settings",
+    "descend",
+    "learn",
+    "limited_threads",
+    "resolve_device",
+    "score",
+]

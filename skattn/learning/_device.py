@@ -2,7 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
+from threadpoolctl import threadpool_limits
+
+
+@contextmanager
+def limited_threads(n_threads: int) -> Iterator[None]:
+    """Keep libraries to some threads meanwhile: many for small tensors wait for each other."""
+    with threadpool_limits(limits=n_threads):
+        yield
 
 
 def resolve_device(device: str | None) -> torch.device:

@@ -101,7 +101,9 @@ def test_a_factor_for_each_feature_finds_the_irrelevant_ones(parameters):
             factors = np.hypot(factors, feature.rank_w_)
         ratios.append(factors[1:].max() / factors[0])
         gains.append(mean_square(feature, X[n:], y[n:]) / mean_square(scalar, X[n:], y[n:]))
-    assert max(ratios) <= 0.05
+    assert np.median(ratios) <= 0.05
+    # with ranks, twice as many factors have to be told from the common one
+    assert max(ratios) <= (0.05 if feature.rank_w_ is None else 0.1)
     assert max(gains) <= 0.9
 
 
@@ -322,6 +324,16 @@ def test_predictions_do_not_depend_on_the_unit_of_features(plane, configuration,
     other = fitted(X * mixed + [0.0, 5.0], y, **configuration)
     predicted = other.predict(queries * mixed + [0.0, 5.0])
     assert_allclose(predicted, model.predict(queries), rtol=1e-6)
+
+
+@pytest.mark.parametrize("unit", [1e250, 1e-250])
+def test_extreme_units_of_features_neither_overflow_nor_underflow(plane, unit):
+    X, y, queries = plane
+    model = fitted(X, y)
+    with np.errstate(over="raise"):
+        other = fitted(X * unit, y)
+    assert_allclose(other.predict(queries * unit), model.predict(queries), rtol=1e-6)
+    assert_allclose(other.w_ * unit, model.w_, rtol=1e-5)
 
 
 @pytest.mark.parametrize("unit", [1e6, 1e-6])
