@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.attention import Request, Resources, Rows, read_rows
+from skattn.attention import Line, Request, Resources, Rows, read_rows
 from skattn.geometry import Own
 from skattn.smoother import Lines, effective_neighbors, fit_lines, smooth
 
@@ -290,9 +290,9 @@ class _Ladder:
 class _Without:
     """How the predictions of a block of queries move when rows are left out, without refitting.
 
-    At degree 0, without the share p of the weight, of values v: f_-i - f = p (f - v) / (1 - p). At
-    degree 1, by the leverage h of the local fit at k_i, likewise:
-    f_-i - f = -S_i (v_i - line(k_i)) / (1 - h), exactly if there is no ridge.
+    At degree 0, without the share p of the weight, of values v: f_-i - f = p (f - v) / (1 - p).
+    Local lines do without a key by a correction of rank one. Where most of the fit is left out, or
+    what is left out has many places, predictions are computed anew.
     """
 
     def __init__(
@@ -312,27 +312,38 @@ class _Without:
             within = replace(block, queries=slice(0, len(self.weights)))
             lines = fit_lines(within, request.line, request.values)
             self.mean = lines.mean
-            self.pulls = lines.ridge * np.einsum("qj,qjp->qp", lines.arm, lines.slope)
-            self.fitted, self.factors, self.leverages = self._at_units(lines, request.line.keys)
+            self.predictions, self.leverages = self._without_lines(lines, request.line)
         self.large = self.leverages >= _LARGE_SHARE
         self.anew = self._predict_anew(queries[self.large], units[self.large])
 
-    def _at_units(self, lines: Lines, keys: Array) -> tuple[Array, Array, Array]:
-        """Lines at what is left out, factors and leverages, for each entry.
+    def _without_lines(self, lines: Lines, line: Line) -> tuple[Array, Array]:
+        """Predictions without what is left out, and its leverages, for each entry.
 
         Leverages are infinite where units have many places.
         """
         queries, units = self.entries
         first = self.left_out.units
-        values = np.empty((len(units), self.mean.shape[1]))
-        factors, leverages = np.empty((2, len(units)))
+        keys, distances = line.keys[first], line.queries - lines.center
+        shares = np.minimum(self.shares, _LARGE_SHARE)
+        means = np.stack([self._unit_means(column) for column in self.request.values.T], axis=1)
+        predictions, leverages = np.empty_like(means), np.empty(len(units))
         ends = np.searchsorted(queries, np.arange(len(self.mean) + 1))
         for query, (start, stop) in enumerate(pairwise(ends)):
             one = slice(start, stop)
-            values[one], factors[one], leverages[one] = lines.at(query, keys[first[units[one]]])
-        if (keys != keys[first][self.left_out.unit_of]).any():
+            predictions[one], leverages[one] = lines.without(
+                query, distances[query], keys[units[one]], means[one], shares[one]
+            )
+        if (line.keys != keys[self.left_out.unit_of]).any():
             leverages[:] = np.inf
-        return values, factors, self.shares * leverages
+        leverages[self.shares >= _LARGE_SHARE] = np.inf
+        return predictions, leverages
+
+    def _unit_means(self, values: Array) -> Array:
+        """Weighted means of the values in what is left out, for each entry."""
+        if self.left_out.are_single:
+            return values[self.entries[1]]
+        sums = self.left_out.sums(self.weights * values)[self.entries]
+        return sums / self.left_out.sums(self.weights)[self.entries]
 
     def _predict_anew(self, queries: Indices, units: Indices) -> Array:
         """Predictions where too much is left out for subtraction."""
@@ -342,18 +353,13 @@ class _Without:
     def moves(self, output: int) -> tuple[Indices, Indices, Array]:
         """(query, key, f_-i - f): how predictions move without each key that matters."""
         queries, units = self.entries
-        values = self.request.values[:, output]
-        if self.left_out.are_single:
-            sums = self.shares * values[units]
-        else:  # of weights times values, left out
-            sums = self.left_out.sums(self.weights * values)[self.entries] * self.removed
-        if self.request.line is None:
-            moves = self.shares * self.mean[queries, output] - sums
+        mean = self.mean[queries, output]
+        if self.request.line is not None:
+            moves = self.predictions[:, output] - mean
         else:
-            moves = self.factors * (self.shares * self.fitted[:, output] - sums)
-            moves += self.shares * self.pulls[queries, output]
-        moves /= 1.0 - np.where(self.large, 0.0, self.leverages)
-        moves[self.large] = self.anew[:, output] - self.mean[queries[self.large], output]
+            means = self._unit_means(self.request.values[:, output])
+            moves = self.shares * (mean - means) / (1.0 - np.where(self.large, 0.0, self.shares))
+        moves[self.large] = self.anew[:, output] - mean[self.large]
         return self._by_key(queries, units, moves)
 
     def _by_key(

@@ -16,8 +16,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from skattn._sklearn import check_rows
 from skattn.attention import Resources
+from skattn.bandwidth import share_of_copies
 from skattn.smoother import Keys, effective_neighbors, prediction_variance, smooth, smoother_matrix
 from skattn.uncertainty import LeftOut, local_means
+
+# The share of copied rows from which leave-one-out is likely to see them.
+_MANY_COPIES = 0.2
 
 
 @contextmanager
@@ -30,6 +34,19 @@ def all_or_nothing(estimator):
         vars(estimator).clear()
         vars(estimator).update(before)
         raise
+
+
+def warn_of_copies(table, stacklevel):
+    """Warn of rows that leave-one-out predicts from their twins, unless groups tell of them."""
+    copies = 0.0 if table.groups is not None else share_of_copies(table)
+    if copies > _MANY_COPIES:
+        warnings.warn(
+            f"{copies:.0%} of the training rows, by weight, are copies of others, features and "
+            "targets alike. Leave-one-out predicts a copy from its twins and chooses too small a "
+            "bandwidth; pass fit(..., groups=labels) to leave copies out together.",
+            UserWarning,
+            stacklevel=stacklevel,
+        )
 
 
 class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):

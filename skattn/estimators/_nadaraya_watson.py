@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral, Real
 
 import numpy as np
@@ -26,17 +25,13 @@ from skattn.bandwidth import (
     rule_of_thumb,
     select_bandwidth,
     select_neighbors,
-    share_of_copies,
     spread,
 )
-from skattn.estimators._base import all_or_nothing
+from skattn.estimators._base import all_or_nothing, warn_of_copies
 from skattn.estimators._inference import AttentionInference
 from skattn.geometry import Table
 from skattn.kernels import KERNELS, get_kernel
 from skattn.smoother import Adaptive, Keys
-
-# The share of copied rows from which leave-one-out is likely to see them.
-_MANY_COPIES = 0.2
 
 
 class NadarayaWatsonRegressor(AttentionInference):
@@ -446,15 +441,8 @@ def _check_selectable(table, name, parameter):
             f"groups must have two labels at least for {parameter}, which leaves one group out "
             "at a time; all rows of positive weight have the same. Give a number instead."
         )
-    copies = share_of_copies(table)
-    if name == "loo" and table.groups is None and copies > _MANY_COPIES:
-        warnings.warn(
-            f"{copies:.0%} of the training rows, by weight, are copies of others, features and "
-            "targets alike. Leave-one-out predicts a copy from its twins and chooses too small a "
-            "bandwidth; pass fit(..., groups=labels) to leave copies out together.",
-            UserWarning,
-            stacklevel=5,
-        )
+    if name == "loo":
+        warn_of_copies(table, stacklevel=6)
 
 
 def _given_bandwidth(bandwidth, n_features):

@@ -25,7 +25,7 @@ from skattn._sklearn import (
 )
 from skattn.bandwidth import deviation
 from skattn.embedding import Embedding, Ranks
-from skattn.estimators._base import all_or_nothing
+from skattn.estimators._base import all_or_nothing, warn_of_copies
 from skattn.estimators._inference import AttentionInference
 from skattn.estimators._nadaraya_watson import NadarayaWatsonRegressor
 from skattn.geometry import MOST_DIRECTIONS, Directions, Frame, Table, principal_axes
@@ -72,7 +72,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         the weighted mean: a convex combination of training targets, whose weights explain the
         prediction exactly.
     n_components : int, default=None
-        Coordinates of a "projection"; None for as many as there are features.
+        Coordinates of a "projection"; None for as many as there are features, which more than that
+        are too. Not used by other parametrisations.
     rank_features : bool, default=True
         Whether the ranks of the features join them in the metric, with factors of their own: what
         counts may be how many training rows lie between two values. Lines are in the features.
@@ -95,7 +96,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     batch_size : int, default=200
         Queries at a time, for "adam".
     max_iter : int, default=100
-        Steps at most; epochs for "adam" and "sgd".
+        Steps at most, twice as many for projections; epochs for "adam" and "sgd".
     tol : float, default=1e-4
         Training has converged when a step lowers the loss by less.
     early_stopping : bool, default=False
@@ -128,8 +129,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     bandwidth_ : ndarray of shape (n_features,)
         1 / `w_`.
     projection_ : ndarray of shape (n_features, n_coordinates)
-        What rows are multiplied with: weights are functions of distances between the results, and
-        between the scaled ranks.
+        What rows are multiplied with: weights are functions of distances between the results, to
+        which ranks, where there are any, are added.
     rank_w_ : ndarray of shape (n_features,)
         The factor of each feature's ranks, standardised; None without `rank_features`.
     ridge_ : float
@@ -318,6 +319,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             targets = y.reshape(len(y), -1).astype(np.float64)
             table = Table.canonical(X.astype(np.float64), targets, weights, groups)
             self._check_parameters(table)
+            warn_of_copies(table, stacklevel=5)
             device = learning.resolve_device(self.device)
             self.device_ = str(device)
             single = np.dtype(np.float32)
@@ -330,17 +332,6 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
 
     def _check_parameters(self, table):
         """Refuse combinations that make no sense, and tables from which nothing can be learned."""
-        if self.n_components is not None and self.parametrization != "projection":
-            raise ValueError(
-                f"n_components={self.n_components} needs parametrization='projection'; got "
-                f"parametrization={self.parametrization!r}."
-            )
-        most = table.X.shape[1] * (1 + self.rank_features)
-        if self.n_components is not None and self.n_components > most:
-            raise ValueError(
-                f"n_components must be at most the number of features of the metric ({most}); got "
-                f"{self.n_components}."
-            )
         is_plain = self.degree == 0 and not self.rank_features
         is_plain = is_plain and self.parametrization != "projection"
         if self.solver == "sgd" and not is_plain:
@@ -470,7 +461,9 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         projection = np.zeros((n_features, learned.matrix.shape[1]))
         projection[frame.features] = learned.matrix[:n_scaled] / frame.bandwidth[:, None]
         self.projection_ = projection
-        self.w_ = np.linalg.norm(projection, axis=1)
+        largest = np.abs(projection).max(axis=1)  # whose square might overflow
+        unit = np.where(largest > 0.0, largest, 1.0)
+        self.w_ = unit * np.linalg.norm(projection / unit[:, None], axis=1)
         with np.errstate(divide="ignore"):
             self.bandwidth_ = 1.0 / self.w_
         self.rank_w_ = None

@@ -249,12 +249,13 @@ class _Stage:
             solve = {"gauss-newton": gauss_newton, "lbfgs": lbfgs}[settings.solver]
             trained = solve(loss, *common)
         parameters, ridge = loss.split(trained.parameters)
+        scores = trained.validation_scores
         return Learned(
             metric.matrix(parameters),
             ridge if self.has_ridge else 0.0,
             trained.parameters if before is None else before.parameters,
-            ([] if before is None else before.losses) + trained.losses,
-            ([] if before is None else before.validation_scores) + trained.validation_scores,
+            trained.losses if before is None else before.losses + trained.losses[1:],
+            scores if before is None else before.validation_scores + scores[1:],
             trained.has_converged,
             loss.r_squared(trained.parameters),
         )

@@ -207,7 +207,10 @@ def lbfgs(
     loss: Loss, start: Array, prior: Prior, tolerance: float, max_iter: int, monitor: Monitor
 ) -> Trained:
     """L-BFGS steps within bounds, by SciPy; parameters as for `gauss_newton`."""
-    losses: list[float] = []
+    start = np.clip(start, prior.lower, prior.upper)
+    losses = [loss(start)[0]]
+    if monitor.stops(start):
+        return monitor.trained(start, losses, converged=True)
 
     def function(parameters: Array) -> tuple[float, Array]:
         value, gradient, _ = loss(parameters)
@@ -220,7 +223,7 @@ def lbfgs(
 
     found = minimize(
         function,
-        np.clip(start, prior.lower, prior.upper),
+        start,
         jac=True,
         method="L-BFGS-B",
         bounds=list(zip(prior.lower, prior.upper, strict=True)),
@@ -269,24 +272,24 @@ def adam(
         As for `gauss_newton`; of epochs.
     batches : Batches
     """
-    rng = np.random.default_rng(batches.seed)
+    rng, everything = np.random.default_rng(batches.seed), np.arange(batches.n_queries)
     at = np.clip(start, prior.lower, prior.upper)
     first, second, n_steps = np.zeros_like(at), np.zeros_like(at), 0
-    losses: list[float] = []
+    losses, best = [loss_at(everything)(at)[0]], at
     stopped = monitor.stops(at)
-    while not stopped and len(losses) < max_iter:
-        order, values = rng.permutation(batches.n_queries), []
+    while not stopped and len(losses) <= max_iter:
+        order = rng.permutation(batches.n_queries)
         for begin in range(0, batches.n_queries, batches.size):
-            value, gradient, _ = loss_at(np.sort(order[begin : begin + batches.size]))(at)
+            _, gradient, _ = loss_at(np.sort(order[begin : begin + batches.size]))(at)
             gradient /= max(1.0, float(np.linalg.norm(gradient)) / _LARGEST_GRADIENT)
             n_steps += 1
             first = 0.9 * first + 0.1 * gradient
             second = 0.999 * second + 0.001 * gradient**2
             step = first / (1.0 - 0.9**n_steps) / np.sqrt(second / (1.0 - 0.999**n_steps) + 1e-16)
             at = np.clip(at - batches.learning_rate * step, prior.lower, prior.upper)
-            values.append(value)
-        losses.append(float(np.mean(values)))
+        losses.append(loss_at(everything)(at)[0])
+        best = at if losses[-1] <= min(losses) else best
         earlier = losses[: -batches.patience]
         settled = bool(earlier) and min(losses[-batches.patience :]) > min(earlier) - tolerance
         stopped = monitor.stops(at) or settled
-    return monitor.trained(at, losses, converged=stopped)
+    return monitor.trained(best, losses, converged=stopped)

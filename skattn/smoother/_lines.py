@@ -50,8 +50,12 @@ class Lines:
         f(q), the lines at the queries they are fitted for.
     reach : ndarray of shape (n_rows,)
         (q - center)' arm: how far the query is from its keys.
-    precision : ndarray of shape (n_rows, n_directions, n_directions)
-        The inverse of C, or of C + ridge.
+    variances : ndarray of shape (n_rows, n_directions)
+        Eigenvalues of C.
+    axes : ndarray of shape (n_rows, n_directions, n_directions)
+        Its eigenvectors.
+    cross : ndarray of shape (n_rows, n_directions, n_outputs)
+        c.
     ridge : float
     """
 
@@ -61,7 +65,9 @@ class Lines:
     arm: Array
     mean: Array
     reach: Array
-    precision: Array
+    variances: Array
+    axes: Array
+    cross: Array
     ridge: float
 
     def smoother(self, weights: Array, keys: Array) -> Array:
@@ -77,15 +83,47 @@ class Lines:
         """1 + (k - center)' arm of all keys, (n_rows, n_keys)."""
         return self.arm @ keys.T + (1.0 - np.einsum("qj,qj->q", self.arm, self.center))[:, None]
 
-    def at(self, query: int, keys: Array) -> tuple[Array, Array, Array]:
-        """Of one query, at some keys: the line, its factors, and leverages over weights.
+    def without(
+        self, query: int, distance: Array, keys: Array, values: Array, shares: Array
+    ) -> tuple[Array, Array]:
+        """Predictions of one query without some of the keys, each in turn.
 
-        The last are 1 + (k - center)' C^-1 (k - center).
+        Without a share p of the weight, at u from the center and v from the level,
+
+            C becomes (C - q u u') / (1 - p),   c becomes (c - q u v') / (1 - p),   q = p / (1 - p),
+
+        and the inverse of C, plus the ridge, follows by the formula of Sherman and Morrison.
+
+        Parameters
+        ----------
+        query : int
+        distance : ndarray of shape (n_directions,)
+            Query less center.
+        keys : ndarray of shape (n_left_out, n_directions)
+        values : ndarray of shape (n_left_out, n_outputs)
+        shares : ndarray of shape (n_left_out,)
+            Below 1.
+
+        Returns
+        -------
+        predictions : ndarray of shape (n_left_out, n_outputs)
+        leverages : ndarray of shape (n_left_out,)
+            What share of the local fit was left out.
         """
-        away = keys - self.center[query]
-        line = self.level[query] + away @ self.slope[query]
-        leverages = 1.0 + np.einsum("kj,kj->k", away @ self.precision[query], away)
-        return line, 1.0 + away @ self.arm[query], leverages
+        axes, odds = self.axes[query], (shares / (1.0 - shares))[:, None]
+        away, apart = (keys - self.center[query]) @ axes, values - self.level[query]
+        inverse = _inverse(self.variances[query], self.ridge * (1.0 - shares)[:, None])
+        cross = (axes.T @ self.cross[query]) - (odds * away)[:, :, None] * apart[:, None, :]
+        influence = np.einsum("kj,kj,kj->k", away, inverse, away)
+        left = 1.0 - odds[:, 0] * influence
+        slope = inverse[:, :, None] * cross
+        pulled = (
+            np.einsum("kj,kjp->kp", away, slope) * odds / np.where(left > 0.0, left, 1.0)[:, None]
+        )
+        slope += (inverse * away)[:, :, None] * pulled[:, None, :]
+        reach = distance @ axes + odds * away
+        predictions = self.level[query] - odds * apart + np.einsum("kj,kjp->kp", reach, slope)
+        return predictions, np.where(left > 0.0, shares * (1.0 + influence), np.inf)
 
     def values(self, keys: Array, output: int) -> Array:
         """The lines of one output at all keys, (n_rows, n_keys)."""
@@ -119,7 +157,17 @@ def fit_lines(block: Rows, line: Line, values: Array) -> Lines:
     if spoilt.size:
         exact = _Moments.exactly(weights[spoilt], shifted, values)
         redone, _ = _solve(exact, (queries - pivot)[spoilt], line.ridge, flat=block.outside[spoilt])
-        for name in ("center", "level", "slope", "arm", "mean", "reach", "precision"):
+        for name in (
+            "center",
+            "level",
+            "slope",
+            "arm",
+            "mean",
+            "reach",
+            "variances",
+            "axes",
+            "cross",
+        ):
             getattr(fitted, name)[spoilt] = getattr(redone, name)
     return replace(fitted, center=fitted.center + pivot)
 
@@ -183,21 +231,25 @@ def _solve(
     distance = queries - moments.center
     variances, axes = np.linalg.eigh(moments.covariance)
     variances = np.maximum(variances, 0.0)
-    if ridge > 0.0:
-        inverse = 1.0 / (variances + ridge)
-    else:
-        unit = np.maximum(variances[:, -1:], 1.0)
-        relative = variances / unit
-        inverse = relative**3 / (relative**4 + FLAT**4) / unit
+    inverse = _inverse(variances, ridge)
+    inverse[flat] = 0.0
     precision = (axes * inverse[:, None, :]) @ axes.transpose(0, 2, 1)
-    precision[flat] = 0.0
     arm = np.einsum("qij,qj->qi", precision, distance)
     reach = np.einsum("qj,qj->q", distance, arm)
     slope = precision @ moments.cross
     mean = moments.level + np.einsum("qj,qjp->qp", arm, moments.cross)
-    center, level = moments.center.copy(), moments.level.copy()
-    lines = Lines(center, level, slope, arm, mean, reach, precision, ridge)
+    center, level, cross = (part.copy() for part in (moments.center, moments.level, moments.cross))
+    lines = Lines(center, level, slope, arm, mean, reach, variances, axes, cross, ridge)
     return lines, variances[:, 0] + ridge
+
+
+def _inverse(variances: Array, ridge: float | Array) -> Array:
+    """Of eigenvalues of C + ridge; those that are as good as zero, without a ridge, by zero."""
+    if np.any(ridge > 0.0):
+        return np.asarray(1.0 / (variances + ridge))
+    unit = np.maximum(variances[..., -1:], 1.0)
+    relative = variances / unit + np.zeros_like(ridge)
+    return relative**3 / (relative**4 + FLAT**4) / unit
 
 
 def _spoilt(moments: _Moments, lines: Lines, narrowest: Array) -> NDArray[np.intp]:

@@ -831,8 +831,6 @@ def test_loss_curve_falls_and_is_counted(plane, configuration):
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"n_components": 1}, "n_components=1 needs parametrization='projection'"),
-        ({"parametrization": "projection", "n_components": 5}, "at most the number of features"),
         ({"kernel": "uniform"}, "kernel"),
         ({"degree": 2}, "degree"),
         ({"init": 0.0}, "init"),
