@@ -50,6 +50,16 @@ class Ranks:
         ]
         return np.stack(ranks, axis=1)
 
+    def slopes(self, columns: Array) -> Array:
+        """Derivatives of the ranks of rows, in the shape of the rows."""
+        slopes = np.zeros(columns.shape)
+        for j, (knots, levels) in enumerate(zip(self.knots, self.levels, strict=True)):
+            after = np.searchsorted(knots, columns[:, j], side="right")
+            within = (after > 0) & (after < len(knots))
+            rise = np.diff(levels) / np.diff(knots)
+            slopes[within, j] = rise[after[within] - 1]
+        return slopes
+
 
 @dataclass(frozen=True)
 class Embedding:
@@ -78,10 +88,11 @@ class Embedding:
         """Coordinates of rows (n_rows, n_features), of shape (n_rows, n_coordinates)."""
         return self.scaled(rows) @ self.matrix
 
-    def gradient(self, slopes: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates.
-
-        Those by way of the ranks, which are steps between the training rows, are left out.
-        """
-        by_scaled = np.einsum("jc,qcp->qjp", self.matrix[: len(self.frame.features)], slopes)
-        return self.frame.gradient(by_scaled)
+    def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates."""
+        n_scaled = len(self.frame.features)
+        by_scaled = np.einsum("jc,qcp->qjp", self.matrix[:n_scaled], slopes)
+        if self.ranks is not None:
+            by_rank = np.einsum("jc,qcp->qjp", self.matrix[n_scaled:], slopes)
+            by_scaled += self.ranks.slopes(self.frame.coordinates(rows))[:, :, None] * by_rank
+        return self.frame.gradient(by_scaled, rows)

@@ -167,7 +167,7 @@ class Frame:
             coordinates[beyond] = _pull_back(halves, self.bandwidth)
         return coordinates
 
-    def gradient(self, slopes: Array) -> tuple[Indices, Array]:
+    def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
         """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates."""
         return self.features, slopes / self.bandwidth[:, None]
 
@@ -216,7 +216,7 @@ class Directions:
         coordinates = self.frame.coordinates(rows)
         return coordinates if self.axes is None else coordinates @ self.axes
 
-    def gradient(self, slopes: Array) -> tuple[Indices, Array]:
+    def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
         """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in directions."""
         if self.axes is not None:
             slopes = np.einsum("jd,qdp->qjp", self.axes, slopes)
@@ -324,6 +324,8 @@ class Table:
         """Keys only, those of equal group, features and targets as one of their joint weight."""
         first = np.flatnonzero(self.first_of_equals())
         weights = np.add.reduceat(self.weights[: self.n_keys], first)
+        if not are_multiplicities(self.weights):  # only ratios matter: sums are not to be whole
+            weights *= 0.5 / weights.max()
         groups = None if self.groups is None else self.groups[first]
         return Table(self.X[first], self.y[first], weights, groups, self.rows[first], first.size)
 

@@ -58,7 +58,7 @@ def neighbor_radii(
     while waiting.size:
         is_complete = count == len(keys)
         unfinished = []
-        step = max(1, _ENTRIES // count)
+        step = max(1, _ENTRIES // (count if search.has_tree_for(count) else len(keys)))
         for start in range(0, len(waiting), step):
             chosen = waiting[start : start + step]
             block = None if own is None else own.take(chosen)
@@ -78,9 +78,13 @@ class _Neighbors:
         self.keys = keys
         self.tree = cKDTree(keys) if keys.shape[1] <= _MOST_COORDINATES else None
 
+    def has_tree_for(self, count: int) -> bool:
+        """Whether so many are found by a tree, without all distances."""
+        return self.tree is not None and count <= max(16, _LARGE_SHARE * len(self.keys))
+
     def nearest(self, queries: Array, count: int) -> tuple[Array, Indices]:
         """Distances and positions, of shape (n_queries, count)."""
-        if self.tree is not None and count <= max(16, _LARGE_SHARE * len(self.keys)):
+        if self.tree is not None and self.has_tree_for(count):
             distances, neighbors = self.tree.query(queries, np.arange(1, count + 1))
             return distances, neighbors
         distances = cdist(queries, self.keys)

@@ -139,7 +139,9 @@ def inverse_radii(request: Request, distances: Array) -> Array:
         return inverse
     if radii.without is None:
         return inverse / radii.keys
-    near = distances <= radii.keys * (1.0 + _ROUNDING)  # queries are rows left out
+    near = distances <= radii.keys * (1.0 + _ROUNDING)
+    if request.own is not None:  # queries that leave nothing out are no neighbours
+        near &= (request.own.stop > request.own.start)[:, None]
     radius: Array = np.where(near, radii.without, radii.keys).astype(np.float64)
     return inverse / radius
 

@@ -51,16 +51,13 @@ def select_neighbors(
     bandwidth : ndarray of shape (n_features,)
     n_neighbors : int
     value : float
-        Of the criterion, in the units of `select_bandwidth`; NaN where a number and one bandwidth
-        were given.
+        Of the criterion, in the units of `select_bandwidth`.
 
     Notes
     -----
     All numbers up to 64 are tried, and eight to a factor of two beyond; on a sample of the rows
     where there are many. From the best of them, the search goes on in ever smaller steps.
     """
-    if n_neighbors is not None and len(bandwidths) == 1:
-        return bandwidths[0], int(n_neighbors), np.nan
     found = []
     for bandwidth in bandwidths:
         curve = _Curve.of(table, criterion, adaptive, bandwidth)

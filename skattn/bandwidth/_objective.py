@@ -111,6 +111,9 @@ class Objective:
     def at(self, log_bandwidth: Array, radii: Radii | None = None) -> Request:
         """What the rows ask for at log-bandwidths, their own left out; inf smooths out."""
         scaled = self.coordinates / np.exp(log_bandwidth)
+        is_out = np.isposinf(log_bandwidth)
+        if is_out.any() and not is_out.all():  # as in a Frame, these have no coordinate
+            scaled = scaled[:, ~is_out]
         log_weights = np.log(self.weights)
         request = Request(
             scaled,

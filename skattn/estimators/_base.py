@@ -228,6 +228,11 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         if X is not None:
             X = check_rows(self, X, reset=False)
             return self._keys.at(X), np.result_type(self._dtype, X.dtype)
+        self._check_left_out()
+        return self._keys.leave_one_out(), self._dtype
+
+    def _check_left_out(self):
+        """Refuse to leave everything out."""
         table = self._keys.table
         if (alone := table.own().covers(table.n_keys)).any():
             raise ValueError(
@@ -237,7 +242,6 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
                 "that are no whole numbers, all rows of the same features). Fit on more distinct "
                 "rows or groups."
             )
-        return self._keys.leave_one_out(), self._dtype
 
     def _left_out(self):
         """Leave-one-out residuals of the keys, in the unit of their values."""

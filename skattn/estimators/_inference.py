@@ -42,7 +42,7 @@ class AttentionInference(AttentionRegressor):
         Raises
         ------
         ValueError
-            If a level is not a number from 0 to 1.
+            If a level is not a number from 0 to 1, or, at degree 1, leave-one-out leaves nothing.
 
         Notes
         -----
@@ -93,7 +93,8 @@ class AttentionInference(AttentionRegressor):
             Whether the width follows the size of the residuals around the query, for targets whose
             noise is not the same everywhere. The scale at a query is an attention-weighted mean
             of absolute residuals, at a multiple of the bandwidth of its own, which predicts the
-            left-out ones best; it is shrunk as if one more neighbour had the overall mean.
+            left-out ones best; it is shrunk as if one more neighbour had the overall mean. Of a
+            learned metric, the bandwidths of the features serve.
 
         Returns
         -------
@@ -108,7 +109,8 @@ class AttentionInference(AttentionRegressor):
 
         Notes
         -----
-        Time O((n_queries + n_samples) * n_samples * n_features). Up to 2000 training rows,
+        Time O((n_queries + n_samples) * n_samples * n_features); at degree 1 with `groups`, whose
+        rows are left out together, as many times as there are groups. Up to 2000 training rows,
         predictions without each row are exact. Of more, rows with a weight of less than 0.001 are
         taken not to change a prediction; at degree 0 that moves a bound by 0.001 / 0.999 of the
         range of the targets at most.
@@ -207,7 +209,8 @@ class AttentionInference(AttentionRegressor):
             )
         slopes, outside = smooth_gradient(request, self._resources(np.float64))
         chart = keys.frame if keys.directions is None else keys.directions
-        features, slopes = chart.gradient(slopes)
+        rows = keys.table.X if X is None else check_rows(self, X, reset=False)
+        features, slopes = chart.gradient(slopes, rows.astype(np.float64))
         gradient = np.zeros((len(slopes), self.n_features_in_, slopes.shape[2]))
         gradient[:, features] = keys.unit.scale(slopes)
         gradient = self._extrapolated(gradient, outside, "gradients")
@@ -236,10 +239,11 @@ class AttentionInference(AttentionRegressor):
             targets : ndarray of shape (n_queries, top_k) or (n_queries, top_k, n_outputs)
                 Their targets; NaN where there is no row.
             differences : ndarray of shape (n_queries, top_k, n_features)
-                Row minus query, in bandwidths of each feature; 0 for a feature that is smoothed
-                out, NaN where there is no row.
+                Row minus query, in units of each feature's `bandwidth_`; 0 for a feature that is
+                smoothed out, NaN where there is no row.
             predictions : ndarray of shape (n_queries,) or (n_queries, n_outputs)
                 What was explained.
+            feature_names : list of str
             to_frame : callable
                 Returns all of it as a pandas data frame, a line for each query and row.
 
@@ -272,7 +276,10 @@ class AttentionInference(AttentionRegressor):
         rows = np.where(found, table.rows[keys], -1)
         targets = np.where(found[:, :, None], table.y[keys], np.nan)
         queries = table.X if X is None else check_rows(self, X, reset=False).astype(np.float64)
-        differences = (table.X[keys] - queries[:, None, :]) / self.bandwidth_
+        with np.errstate(over="ignore"):
+            differences = (table.X[keys] - queries[:, None, :]) / self.bandwidth_
+        largest = np.finfo(np.float64).max
+        differences = np.clip(differences, -largest, largest)
         differences[~found] = np.nan
         predictions = self._restored(smooth(request, self._resources(np.float64)).mean)
         weights = self._extrapolated(weights, outside, "weights")

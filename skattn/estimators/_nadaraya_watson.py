@@ -348,6 +348,8 @@ class NadarayaWatsonRegressor(AttentionInference):
         if criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {CRITERIA}; got {criterion!r}.")
         given, table = np.asarray(bandwidths), self._keys.table
+        if criterion == "loo":
+            self._check_left_out()
         judged = self._criterion(criterion, self._keys.kernel)
         if self.adaptive is not None:
             if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 1).any():
@@ -355,6 +357,7 @@ class NadarayaWatsonRegressor(AttentionInference):
                     f"bandwidths must be an array of positive whole numbers, the numbers of "
                     f"neighbors, with adaptive={self.adaptive!r}; got {bandwidths!r}."
                 )
+            _check_neighbors(int(given.max()), table)
             return neighbors_curve(table, judged, self.adaptive, self.bandwidth_, given)
         if given.ndim not in (1, 2):
             raise ValueError(
@@ -375,6 +378,9 @@ class NadarayaWatsonRegressor(AttentionInference):
         if self.adaptive is None:
             return bandwidth, None
         _check_neighbors(self.n_neighbors, table)
+        if not self._is_selected() and self.n_neighbors is not None:
+            self.n_neighbors_ = int(self.n_neighbors)
+            return bandwidth, Adaptive(self.adaptive, self.n_neighbors_)
         candidates = [bandwidth]
         if self._is_selected() and self.anisotropic and bandwidth.size > 1:
             keys = slice(0, table.n_keys)
@@ -386,9 +392,7 @@ class NadarayaWatsonRegressor(AttentionInference):
             candidates,
             self.n_neighbors,
         )
-        if self._is_selected() or self.n_neighbors is None:
-            self.criterion_ = criterion
-        self.n_neighbors_ = number
+        self.criterion_, self.n_neighbors_ = criterion, number
         return bandwidth, Adaptive(self.adaptive, number)
 
     def _is_selected(self):

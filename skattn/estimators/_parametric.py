@@ -72,8 +72,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         the weighted mean: a convex combination of training targets, whose weights explain the
         prediction exactly.
     n_components : int, default=None
-        Coordinates of a "projection"; None for as many as there are features, which more than that
-        are too. Not used by other parametrisations.
+        Coordinates of a "projection"; None for one for each feature, and for each feature's ranks,
+        which larger numbers are too. Not used by other parametrisations.
     rank_features : bool, default=True
         Whether the ranks of the features join them in the metric, with factors of their own: what
         counts may be how many training rows lie between two values. Lines are in the features.
@@ -108,7 +108,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     n_iter_no_change : int, default=10
         Those steps.
     warm_start : bool, default=False
-        Whether to start at the metric of the previous fit.
+        Whether to start at the factors of the previous fit. A projection starts anew, at the best
+        factors.
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"
         What happens to queries outside every support of a compact kernel, as in
         :class:`NadarayaWatsonRegressor`.
@@ -119,7 +120,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         Number of threads, in training and in prediction. None means 1 unless in a
         :obj:`joblib.parallel_config` context, -1 means all processors.
     random_state : int, RandomState instance or None, default=None
-        Which rows `early_stopping` holds out, and the batches of "adam".
+        Which rows `early_stopping` holds out, and the batches of "adam"; None draws anew, without
+        moving NumPy's global state.
 
     Attributes
     ----------
@@ -145,8 +147,9 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         R squared at the rows held out, before the first step and after each; None without
         `early_stopping`.
     loo_score_ : float
-        R squared of the leave-one-out predictions of the queries of training. Optimistic: the
-        metric was chosen for it.
+        R squared of the leave-one-out predictions of the queries of training: one less their mean
+        squared error over the variance of all training targets. Optimistic: the metric was chosen
+        for it.
     honest_loo_score_ : float
         The same of up to 1000 training rows that were no queries in training; None where all
         were.
@@ -177,8 +180,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     entries of a projection around the diagonal one, in units of its factors, with 0.1.
 
     Complexity: a step of training takes O(n_queries * n * (d**2 + k)) time for k parameters at
-    degree 1, O(n_queries * n * d) at degree 0; prediction as :class:`NadarayaWatsonRegressor` of
-    the same degree.
+    degree 1, O(n_queries * n * d) at degree 0, and O(n * d**2) memory; prediction as
+    :class:`NadarayaWatsonRegressor` of the same degree.
 
     References
     ----------
@@ -311,7 +314,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             If training has not converged within `max_iter` steps; the best ones are kept.
         """
         learning = _import_learning()
-        most = self.max_iter if self.parametrization in ("scalar", "feature") else None
+        is_one_stage = self.parametrization in ("scalar", "feature")
+        most = self.max_iter + 1 if is_one_stage else None  # the start is told too
         steps = Steps(self, most, X, y)
         with all_or_nothing(self):
             X, y = check_rows(self, X, y, reset=True)
@@ -340,6 +344,12 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
                 f"parametrization other than 'projection'; got degree={self.degree}, "
                 f"rank_features={self.rank_features}, parametrization={self.parametrization!r}."
             )
+        if self.solver == "sgd" and (self.early_stopping or self.warm_start):
+            raise ValueError(
+                "solver='sgd', the textbook's recipe, has no early_stopping and no warm_start; got "
+                f"early_stopping={self.early_stopping}, warm_start={self.warm_start}. Use another "
+                "solver, or set init to the w to start at."
+            )
         if table.own().take(slice(0, table.n_keys)).covers(table.n_keys).any():
             raise ValueError(
                 "Learning needs a training row that is not left out for every row; got "
@@ -364,10 +374,10 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         directions = _directions(frame, scaled, merged.weights) if self.degree == 1 else None
         features = scaled if ranks is None else np.hstack([scaled, ranks.coordinates(scaled)])
         line = None if directions is None else directions.coordinates(merged.X)
-        values, share = merged.y[:, varies], merged.weights / merged.weights.sum()
+        values = merged.y[:, varies]
         if not is_textbook:
-            features, values = (_canonical(c, share) for c in (features, values / unit[varies]))
-            line = None if line is None else _canonical(line, share)
+            features, values = _canonical(features), _canonical(values / unit[varies])
+            line = None if line is None else _canonical(line)
         problem = learning.Problem(
             features,
             line,
@@ -411,7 +421,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             patience=self.n_iter_no_change,
             start=None if isinstance(self.init, str) else float(self.init),
             is_single=len(problem.weights) > _DOUBLE_ROWS,
-            seed=int(check_random_state(self.random_state).randint(2**31 - 1)),
+            seed=self._seed(),
         )
 
         before = getattr(self, "_parameters", None) if self.warm_start else None
@@ -419,7 +429,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             learned = learning.descend(problem, settings, float(self.alpha or 0.0), device, notify)
         else:
             learned = learning.learn(problem, queries, validation, settings, device, before, notify)
-        self._parameters = learned.parameters
+        self._parameters = None if self.solver == "sgd" else learned.parameters
         self.loss_curve_ = learned.losses
         self.n_iter_ = len(learned.losses) - (self.solver != "sgd")
         self.validation_scores_ = learned.validation_scores if self.early_stopping else None
@@ -433,6 +443,12 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
                 stacklevel=6,
             )
         return learned
+
+    def _seed(self):
+        """Of the batches of "adam": nothing else draws, and no global state moves."""
+        if self.solver != "adam":
+            return 0
+        return int(_generator(self.random_state).randint(2**31 - 1))
 
     def _parametrization(self, n_features):
         if self.parametrization != "auto":
@@ -451,7 +467,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         if not self.early_stopping:
             return queries, queries[:0], honest
         n_held = min(int(np.ceil(self.validation_fraction * len(queries))), len(queries) - 1)
-        rng = check_random_state(self.random_state)
+        rng = _generator(self.random_state)
         held = np.sort(rng.permutation(queries)[:n_held])
         return np.setdiff1d(queries, held), held, honest
 
@@ -509,7 +525,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         table = self._keys.table
         model = NadarayaWatsonRegressor(
             self.bandwidth_,
-            kernel=self.kernel,
+            kernel=self._keys.kernel.name,
             extrapolation=self.extrapolation,
             n_jobs=self.n_jobs,
         )
@@ -524,6 +540,13 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         )
 
 
+def _generator(random_state):
+    """Of random numbers; None is a new one, since NumPy's global one is not to move."""
+    if random_state is None:
+        random_state = int(np.random.default_rng().integers(2**32))
+    return check_random_state(random_state)
+
+
 def _evenly(rows, most):
     """At most so many of some rows, evenly spaced."""
     if len(rows) <= most:
@@ -531,10 +554,11 @@ def _evenly(rows, most):
     return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
 
 
-def _canonical(columns, share):
+def _canonical(columns):
     """Columns of order one, centred, without the last digits, which depend on the data's units."""
-    centered = columns - share @ columns
-    return np.round(centered * 2.0**30) / 2.0**30
+    # the median, which one far row does not move away from the others
+    middle = np.partition(columns, len(columns) // 2, axis=0)[len(columns) // 2]
+    return np.round((columns - middle) * 2.0**30) / 2.0**30
 
 
 def _directions(frame, scaled, weights):

@@ -30,7 +30,7 @@ Notify = Callable[[Array, float], bool]
 
 # Standard deviations the prior gives log-scales around the common one, at degree 0 and 1 (and the
 # logarithm of the ridge around its start), and entries of a full metric around the diagonal one.
-# The penalty counts as one query does.
+# The penalty counts as one query of training does.
 _SCALES, _ENTRIES = (1.4, 1.0), 0.1
 # The same for metrics of fewer coordinates than features, which have to turn.
 _FREE_ENTRIES = 1.0
@@ -165,10 +165,7 @@ def score(problem: Problem, rows: Indices, learned: Learned, device: torch.devic
     errors = LeaveOneOut(problem, rows, device, torch.float64)
     metric = ProjectionMetric(learned.matrix, np.ones(0), 0)
     left = errors.errors(metric, np.zeros(metric.n_parameters), learned.ridge)
-    share = errors.share[:, None]
-    values = problem.values[rows]
-    around = values - (share * values).sum(axis=0)
-    return float(1.0 - ((share * left**2).sum(axis=0) / (share * around**2).sum(axis=0)).mean())
+    return errors.r_squared(left)
 
 
 @dataclass(frozen=True)
@@ -202,9 +199,10 @@ class _Stage:
     def projection(self, diagonal: Learned) -> Learned:
         """Learn a full metric, or one of fewer coordinates, from a diagonal one."""
         scales, base = np.diag(diagonal.matrix), diagonal.matrix
-        n_components = self.settings.n_components or len(scales)
+        n_components = min(self.settings.n_components or len(scales), len(scales))
         if n_components < len(scales):
-            base = base @ _leading(self.errors.problem.features @ base, n_components)
+            problem = self.errors.problem
+            base = base @ _leading(problem.features @ base, problem.weights, n_components)
             metric = ProjectionMetric(base, scales, n_components)
         else:  # ranks keep factors of their own
             n_plain = self.errors.problem.n_plain
@@ -256,14 +254,14 @@ class _Stage:
             trained.parameters if before is None else before.parameters,
             trained.losses if before is None else before.losses + trained.losses[1:],
             scores if before is None else before.validation_scores + scores[1:],
-            trained.has_converged,
+            trained.has_converged and (before is None or before.has_converged),
             loss.r_squared(trained.parameters),
         )
 
 
-def _leading(features: Array, n_components: int) -> Array:
+def _leading(features: Array, weights: Array, n_components: int) -> Array:
     """The leading principal axes of features, (n_features, n_components)."""
-    axes = np.linalg.eigh(np.cov(features, rowvar=False))[1]
+    axes = np.linalg.eigh(np.atleast_2d(np.cov(features, rowvar=False, aweights=weights)))[1]
     return axes[:, : -n_components - 1 : -1]
 
 
@@ -290,6 +288,11 @@ def descend(
         losses.append(float((weights * left**2).sum()) + penalty * norm)
         gradient = -2.0 * np.einsum("qp,qpj->j", weights * left, jacobian[:, :, :-1])
         w = w - (settings.learning_rate or 0.5) * (gradient + penalty * w / (norm or 1.0))
+        if not np.isfinite(w).all():
+            raise ValueError(
+                f"solver='sgd' diverged at learning_rate_init={settings.learning_rate or 0.5} in "
+                f"step {len(losses)}. Use a smaller one, or solver='auto'."
+            )
         if notify(metric.matrix(w), 0.0):
             break
     learned = Learned(metric.matrix(w), 0.0, w, losses, [], True, 0.0)

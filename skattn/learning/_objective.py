@@ -105,6 +105,12 @@ class LeaveOneOut:
             blocks.append([_numbers(fit.solve(ridge)) for ridge in ridges])
         return [np.vstack(parts) for parts in zip(*blocks, strict=True)]
 
+    def r_squared(self, errors: Array) -> float:
+        """One less the mean square of errors over the variance of all values, mean over outputs."""
+        weights = self.problem.weights / self.problem.weights.sum()
+        around = self.problem.values - weights @ self.problem.values
+        return float(1.0 - (self.share @ errors**2 / (weights @ around**2)).mean())
+
     def linearize(self, metric: Metric, parameters: Array, ridge: float) -> tuple[Array, Array]:
         """The errors, and derivatives of the predictions in the parameters and in log(ridge).
 

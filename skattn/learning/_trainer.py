@@ -66,8 +66,8 @@ class PenalizedLoss:
         return float(self.errors.share @ (errors**2).mean(axis=1))
 
     def r_squared(self, parameters: Array) -> float:
-        """One less the mean squared error of standardised values."""
-        return 1.0 - self.mean_square(parameters)
+        """One less the mean squared leave-one-out error over the variance of all values."""
+        return self.errors.r_squared(self.errors.errors(self.metric, *self.split(parameters)))
 
     def __call__(self, parameters: Array) -> tuple[float, Array, Array]:
         """The loss, its gradient, and its Hessian without second derivatives of predictions."""
@@ -196,7 +196,8 @@ def gauss_newton(
 def _step(at: Array, gradient: Array, hessian: Array, damping: float, prior: Prior) -> Array:
     """A damped Newton step of the parameters that are not held by their bounds."""
     free = ((at > prior.lower) | (gradient < 0.0)) & ((at < prior.upper) | (gradient > 0.0))
-    scale = np.maximum(np.diag(hessian), 1e-4 * np.diag(hessian).max())
+    largest = np.diag(hessian).max()
+    scale = np.maximum(np.diag(hessian), 1e-4 * largest if largest > 0.0 else 1.0)
     inner = (hessian + damping * np.diag(scale))[np.ix_(free, free)]
     step = np.zeros_like(at)
     step[free] = np.clip(np.linalg.solve(inner, -gradient[free]), -_LONGEST, _LONGEST)

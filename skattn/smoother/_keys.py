@@ -23,7 +23,7 @@ class Map(Protocol):
         """Coordinates of rows (n_rows, n_features), of shape (n_rows, n_coordinates)."""
         ...
 
-    def gradient(self, slopes: Array) -> tuple[NDArray[np.intp], Array]:
+    def gradient(self, slopes: Array, rows: Array) -> tuple[NDArray[np.intp], Array]:
         """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates."""
         ...
 

@@ -114,8 +114,8 @@ class Lines:
         away, apart = (keys - self.center[query]) @ axes, values - self.level[query]
         inverse = _inverse(self.variances[query], self.ridge * (1.0 - shares)[:, None])
         cross = (axes.T @ self.cross[query]) - (odds * away)[:, :, None] * apart[:, None, :]
-        influence = np.einsum("kj,kj,kj->k", away, inverse, away)
-        left = 1.0 - odds[:, 0] * influence
+        lengths = np.einsum("kj,kj,kj->k", away, inverse, away)
+        left = 1.0 - odds[:, 0] * lengths
         slope = inverse[:, :, None] * cross
         pulled = (
             np.einsum("kj,kjp->kp", away, slope) * odds / np.where(left > 0.0, left, 1.0)[:, None]
@@ -123,7 +123,7 @@ class Lines:
         slope += (inverse * away)[:, :, None] * pulled[:, None, :]
         reach = distance @ axes + odds * away
         predictions = self.level[query] - odds * apart + np.einsum("kj,kjp->kp", reach, slope)
-        return predictions, np.where(left > 0.0, shares * (1.0 + influence), np.inf)
+        return predictions, np.where(left > 0.0, shares * (1.0 + lengths), np.inf)
 
     def values(self, keys: Array, output: int) -> Array:
         """The lines of one output at all keys, (n_rows, n_keys)."""

@@ -882,3 +882,31 @@ def test_outputs_share_weights_and_nothing_else(plane, configuration, rng):
     column = NadarayaWatsonRegressor(0.4, **configuration).fit(X, y[:, None])
     flat = NadarayaWatsonRegressor(0.4, **configuration).fit(X, y)
     assert_array_equal(column.predict_gradient(queries)[..., 0], flat.predict_gradient(queries))
+
+
+@pytest.mark.parametrize("adaptive", ["query", "key"])
+def test_the_criterion_is_that_of_what_is_fitted_where_features_are_smoothed_out(adaptive, rng):
+    X = rng.uniform(size=(60, 2))
+    y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+    model = NadarayaWatsonRegressor([0.3, np.inf], adaptive=adaptive, n_neighbors=5).fit(X, y)
+    error = np.mean((y - model.predict(None)) ** 2)
+    assert_allclose(model.criterion_curve([5]), error, rtol=1e-10)
+
+
+def test_rows_of_no_weight_leave_nothing_out(rng):
+    X, y = rng.uniform(size=(40, 1)), rng.standard_normal(40)
+    weights = rng.integers(0, 2, 40)
+    model = NadarayaWatsonRegressor(0.1, adaptive="key", n_neighbors=4)
+    model.fit(X, y, sample_weight=weights)
+    absent = weights == 0
+    assert_allclose(model.predict(None)[absent], model.predict(X[absent]), rtol=1e-12)
+
+
+def test_importances_stay_importances_when_copies_are_merged(rng):
+    x, y = rng.uniform(size=20), rng.standard_normal((2, 20))
+    X, targets = np.tile(x, 4)[:, None], np.tile(y.ravel(), 2)
+    curves = [
+        NadarayaWatsonRegressor(0.2).fit(X, targets, sample_weight=w).criterion_curve([0.2])
+        for w in (np.full(80, 0.5), np.full(80, 0.55))
+    ]
+    assert_allclose(curves[0], curves[1], rtol=1e-12)

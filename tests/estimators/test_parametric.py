@@ -11,6 +11,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import r2_score
 from sklearn.model_selection import GroupKFold, cross_val_score
 
 from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
@@ -979,3 +980,50 @@ def test_groups_of_a_splitter_are_no_request_to_fit(plane):
         ParametricAttentionRegressor(degree=0), X, y, groups=np.arange(40) // 5, cv=GroupKFold(3)
     )
     assert np.isfinite(scores).all()
+
+
+def test_scores_are_those_of_the_leave_one_out_predictions(plane):
+    X, y, _ = plane
+    model = fitted(X, y)
+    assert_allclose(model.loo_score_, r2_score(y, model.predict(None)), rtol=1e-6)
+
+
+def test_a_flat_loss_without_a_penalty_can_be_learned():
+    model = fitted(np.array([[0.0], [1.0]]), np.array([0.0, 1.0]), alpha=0.0)
+    assert np.isfinite(model.predict([[0.3]])).all()
+
+
+@pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
+def test_callbacks_are_told_of_every_step_up_to_the_last(plane, solver):
+    callback = pytest.importorskip("sklearn.callback")
+    X, y, _ = plane
+    model = ParametricAttentionRegressor("feature", solver=solver, max_iter=2, tol=0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.set_callbacks(callback.ProgressBar()).fit(X, y)
+    assert model.n_iter_ == 2
+
+
+def test_one_far_row_does_not_spoil_single_precision(rng):
+    X = rng.uniform(size=(520, 2))
+    X[0] = 1e4
+    y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(520)
+    y[0] = 0.0
+    model = fitted(X, y)
+    assert_allclose(model.loo_score_, r2_score(y, model.predict(None)), atol=0.01)
+
+
+@pytest.mark.parametrize("option", [{"early_stopping": True}, {"warm_start": True}])
+def test_sgd_refuses_what_the_textbook_has_not(plane, option):
+    X, y, _ = plane
+    with pytest.raises(ValueError, match="no early_stopping and no warm_start"):
+        fitted(X, y, **TEXTBOOK, solver="sgd", **option)
+
+
+def test_divergence_is_said(plane):
+    X, y, _ = plane
+    with (
+        np.errstate(all="ignore"),
+        pytest.raises(ValueError, match="diverged at learning_rate_init=1e\\+200"),
+    ):
+        fitted(X, y, **TEXTBOOK, solver="sgd", learning_rate_init=1e200)
