@@ -993,14 +993,46 @@ def test_a_flat_loss_without_a_penalty_can_be_learned():
     assert np.isfinite(model.predict([[0.3]])).all()
 
 
+class Told:
+    """A callback that keeps the predictions of every step, and may stop training."""
+
+    def __init__(self, most=99):
+        self.most, self.predictions = most, []
+
+    def setup(self, estimator, context):
+        pass
+
+    def teardown(self, estimator, context):
+        pass
+
+    def on_fit_task_begin(self, estimator, context):
+        pass
+
+    def on_fit_task_end(self, estimator, context, *, X, fitted_estimator):
+        if context.task_name == "step":
+            self.predictions.append(fitted_estimator.predict(X))
+        return len(self.predictions) >= self.most
+
+
 @pytest.mark.parametrize("solver", ["gauss-newton", "lbfgs", "adam"])
 def test_callbacks_are_told_of_every_step_up_to_the_last(plane, solver):
-    callback = pytest.importorskip("sklearn.callback")
+    pytest.importorskip("sklearn.callback")
     X, y, _ = plane
+    told = Told()
     model = ParametricAttentionRegressor("feature", solver=solver, max_iter=2, tol=0.0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model.set_callbacks(callback.ProgressBar()).fit(X, y)
+        model.set_callbacks(told).fit(X, y)
+    assert model.n_iter_ == 2
+    assert len(told.predictions) == 3  # the start is told too
+    if solver != "adam":  # whose last step need not be the best
+        assert_allclose(told.predictions[-1], model.predict(X), rtol=1e-12)
+
+
+def test_callbacks_can_stop_training(plane):
+    pytest.importorskip("sklearn.callback")
+    X, y, _ = plane
+    model = ParametricAttentionRegressor("feature", tol=0.0).set_callbacks(Told(most=3)).fit(X, y)
     assert model.n_iter_ == 2
 
 
