@@ -244,6 +244,7 @@ class AttentionInference(AttentionRegressor):
             predictions : ndarray of shape (n_queries,) or (n_queries, n_outputs)
                 What was explained.
             feature_names : list of str
+                Names of the features, or x0, x1, ...
             to_frame : callable
                 Returns all of it as a pandas data frame, a line for each query and row.
 
