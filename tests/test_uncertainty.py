@@ -479,3 +479,19 @@ def test_local_means_are_kernel_means_at_any_degree(rng):
         weights = np.exp(-0.5 * ((queries - table.X.T) / 0.2) ** 2)
         expected = weights @ columns / weights.sum(axis=1, keepdims=True)
         assert_allclose(local_means(keys.at(queries), Resources(), columns), expected)
+
+
+@pytest.mark.parametrize("coverage", [0.5, 0.6, 0.8])
+def test_intervals_outside_the_support_are_those_of_flat_lines(coverage):
+    # five keys at one distance from the query, beyond a compact kernel: lines are flat there
+    angle = np.linspace(0.0, np.pi / 2.0, 5)
+    X, y = (
+        2.0 * np.column_stack([np.cos(angle), np.sin(angle)]),
+        np.array([0.0, 3.0, -1.0, 5.0, 2.0]),
+    )
+    model = NadarayaWatsonRegressor(1.0, degree=1, kernel="epanechnikov").fit(X, y)
+    sizes = np.abs(y - model.predict(None))
+    without = np.array([np.delete(y, i).mean() for i in range(5)])
+    rank = int(np.ceil(6.0 * coverage - 1e-9))
+    expected = [np.sort(without - sizes)[5 - rank], np.sort(without + sizes)[rank - 1]]
+    assert_allclose(model.predict_interval([[0.0, 0.0]], coverage)[0], expected, rtol=1e-12)

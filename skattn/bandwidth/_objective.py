@@ -64,7 +64,7 @@ class Objective:
     has_common: bool = False
 
     def is_like(self, other: Objective) -> bool:
-        """Whether both are about as many rows, and have their minima in the same places."""
+        """Whether both are about as many rows."""
         return len(self.coordinates) == len(other.coordinates)
 
     def shrinkage(self, other: Objective) -> float:

@@ -1,4 +1,4 @@
-"""Learning a metric: the prior, the stages, and the honest choice among metrics."""
+"""Learning a metric: the prior, the stages, and the textbook's descent."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ class Lines:
     reach : ndarray of shape (n_rows,)
         (q - center)' arm: how far the query is from its keys.
     variances : ndarray of shape (n_rows, n_directions)
-        Eigenvalues of C.
+        Eigenvalues of C; where lines are flat, 0, or inf with a ridge.
     axes : ndarray of shape (n_rows, n_directions, n_directions)
         Its eigenvectors.
     cross : ndarray of shape (n_rows, n_directions, n_outputs)
@@ -231,16 +231,16 @@ def _solve(
     distance = queries - moments.center
     variances, axes = np.linalg.eigh(moments.covariance)
     variances = np.maximum(variances, 0.0)
+    narrowest = variances[:, 0] + ridge
+    variances[flat] = np.inf if ridge > 0.0 else 0.0  # whose inverse is zero, as of no direction
     inverse = _inverse(variances, ridge)
-    inverse[flat] = 0.0
     precision = (axes * inverse[:, None, :]) @ axes.transpose(0, 2, 1)
     arm = np.einsum("qij,qj->qi", precision, distance)
     reach = np.einsum("qj,qj->q", distance, arm)
     slope = precision @ moments.cross
     mean = moments.level + np.einsum("qj,qjp->qp", arm, moments.cross)
     center, level, cross = (part.copy() for part in (moments.center, moments.level, moments.cross))
-    lines = Lines(center, level, slope, arm, mean, reach, variances, axes, cross, ridge)
-    return lines, variances[:, 0] + ridge
+    return Lines(center, level, slope, arm, mean, reach, variances, axes, cross, ridge), narrowest
 
 
 def _inverse(variances: Array, ridge: float | Array) -> Array:
