@@ -1,4 +1,7 @@
-"""Learned maps from features to coordinates: standardise, add ranks, multiply by a matrix."""
+"""Learned maps from features to coordinates.
+
+Of the metric: standardise, add ranks, multiply by a matrix. Of local lines: add a square.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.geometry import Frame
+from skattn.geometry import Directions, Frame
 
-__all__ = ["Embedding", "Ranks"]
+__all__ = ["BentDirections", "Embedding", "Ranks"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -96,3 +99,63 @@ class Embedding:
             by_rank = np.einsum("jc,qcp->qjp", self.matrix[n_scaled:], slopes)
             by_scaled += self.ranks.slopes(self.frame.coordinates(rows))[:, :, None] * by_rank
         return self.frame.gradient(by_scaled, rows)
+
+
+@dataclass(frozen=True)
+class BentDirections:
+    """The directions of local lines and, behind them, the square of one combination of them.
+
+    Along `axis` the fits are then parabolas, not lines, in a single coordinate more. Beyond the
+    training rows the square stays what it is at the last of them, so that nothing but lines is
+    extrapolated.
+
+    Attributes
+    ----------
+    directions : Directions
+    axis : ndarray of shape (n_directions,)
+        Of length one.
+    origin : float
+        Mean of the training rows along it.
+    low, high : float
+        Their range, around the origin.
+    center, scale : float
+        Mean and standard deviation of their squares; coordinates are of order one.
+    """
+
+    directions: Directions
+    axis: Array
+    origin: float
+    low: float
+    high: float
+    center: float
+    scale: float
+
+    @classmethod
+    def of(
+        cls, directions: Directions, axis: Array, rows: Array, weights: Array
+    ) -> BentDirections | None:
+        """Bend the directions of training rows along an axis; None where nothing can bend."""
+        along = directions.coordinates(rows) @ axis
+        share = weights / weights.sum()
+        origin = share @ along
+        along = along - origin
+        center = share @ along**2
+        scale = np.sqrt(share @ (along**2 - center) ** 2)
+        if scale <= 1e-6 * center:
+            return None
+        numbers = (origin, along.min(), along.max(), center, scale)
+        return cls(directions, axis, *map(float, numbers))
+
+    def coordinates(self, rows: Array) -> Array:
+        """Coordinates of rows (n_rows, n_features), of shape (n_rows, n_directions + 1)."""
+        coordinates = self.directions.coordinates(rows)
+        along = np.clip(coordinates @ self.axis - self.origin, self.low, self.high)
+        return np.column_stack([coordinates, (along**2 - self.center) / self.scale])
+
+    def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates."""
+        along = self.directions.coordinates(rows) @ self.axis - self.origin
+        within = (along >= self.low) & (along <= self.high)
+        rise = np.where(within, 2.0 * along / self.scale, 0.0)
+        straight = slopes[:, :-1] + (self.axis * rise[:, None])[:, :, None] * slopes[:, -1:]
+        return self.directions.gradient(straight, rows)

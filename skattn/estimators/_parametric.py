@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral, Real
 
 import numpy as np
@@ -23,12 +24,11 @@ from skattn._sklearn import (
     fit_context,
     with_callbacks,
 )
-from skattn.bandwidth import deviation
-from skattn.embedding import Embedding, Ranks
 from skattn.estimators._base import all_or_nothing, warn_of_copies
+from skattn.estimators._design import Design
 from skattn.estimators._inference import AttentionInference
 from skattn.estimators._nadaraya_watson import NadarayaWatsonRegressor
-from skattn.geometry import MOST_DIRECTIONS, Directions, Frame, Table, principal_axes
+from skattn.geometry import Table
 from skattn.kernels import KERNELS, get_kernel
 from skattn.smoother import Keys
 
@@ -77,6 +77,9 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     rank_features : bool, default=True
         Whether the ranks of the features join them in the metric, with factors of their own: what
         counts may be how many training rows lie between two values. Lines are in the features.
+    curvature : bool, default=True
+        Whether local lines bend along one axis: the direction in which the metric tells rows apart
+        best, found on up to 300 rows. Along it, fits are parabolas. Not used at degree 0.
     alpha : float, default=None
         Multiplies the penalty on what is learned: log-factors are shrunk towards their best common
         value, entries of a projection towards the best diagonal one. At 1, which None is, the
@@ -137,6 +140,10 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         The factor of each feature's ranks, standardised; None without `rank_features`.
     ridge_ : float
         Shrinks the slopes of local lines, in standardised features; None at degree 0.
+    curvature_axis_ : ndarray of shape (n_features,)
+        The axis a along which lines bend, of length one: the square of ``z @ a``, standardised,
+        joins the features of the lines, where z are the standardised features. Beyond the training
+        rows, it stays what it is at the last of them. None where lines do not bend.
     loss_curve_ : list of float
         The loss before the first step, and after each: the logarithm of the mean squared
         leave-one-out error of standardised targets (plus 1e-6), plus the penalty. With "sgd", the
@@ -211,6 +218,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         "degree": [Options(Integral, {0, 1})],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "rank_features": ["boolean"],
+        "curvature": ["boolean"],
         "alpha": [Interval(Real, 0, None, closed="left"), None],
         "init": [StrOptions({"loo"}), Interval(Real, 0, None, closed="neither")],
         "solver": [StrOptions({"auto", "gauss-newton", "lbfgs", "adam", "sgd"})],
@@ -240,6 +248,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         degree=1,
         n_components=None,
         rank_features=True,
+        curvature=True,
         alpha=None,
         init="loo",
         solver="auto",
@@ -261,6 +270,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         self.degree = degree
         self.n_components = n_components
         self.rank_features = rank_features
+        self.curvature = curvature
         self.alpha = alpha
         self.init = init
         self.solver = solver
@@ -360,45 +370,29 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
 
     def _learn(self, learning, table, device, steps):
         """The keys under a learned metric; sets the fitted attributes."""
-        merged = table.merged()
-        scale = deviation(merged.X, merged.weights)
-        unit = deviation(merged.y, merged.weights)
-        varies = np.isfinite(unit)
-        kernel = get_kernel(self.kernel)
-        if not (np.isfinite(scale).any() and varies.any()):
-            return self._keys_of_the_mean(table, kernel)
-        is_textbook = self.solver == "sgd"
-        frame = Frame.around(merged.X, np.where(np.isfinite(scale) & is_textbook, 1.0, scale))
-        scaled = frame.coordinates(merged.X)
-        ranks = Ranks.of(scaled, merged.weights) if self.rank_features else None
-        directions = _directions(frame, scaled, merged.weights) if self.degree == 1 else None
-        features = scaled if ranks is None else np.hstack([scaled, ranks.coordinates(scaled)])
-        line = None if directions is None else directions.coordinates(merged.X)
-        values = merged.y[:, varies]
-        if not is_textbook:
-            features, values = _canonical(features), _canonical(values / unit[varies])
-            line = None if line is None else _canonical(line)
-        problem = learning.Problem(
-            features,
-            line,
-            values,
-            merged.weights,
-            merged.own(),
-            self.kernel,
-            scaled.shape[1],
+        design = Design.of(
+            learning.Problem,
+            table,
+            get_kernel(self.kernel),
+            has_ranks=self.rank_features,
+            has_lines=self.degree == 1,
+            is_raw=self.solver == "sgd",
         )
-
-        def keys(matrix, ridge):
-            embedding = Embedding(frame, ranks, matrix)
-            return Keys.mapped(table, kernel, embedding, directions, None, ridge)
-
-        def notify(matrix, ridge):
-            return steps.ended(lambda: self._as_fitted(keys(matrix, ridge)))
+        if design is None:
+            return self._keys_of_the_mean(table)
+        queries, validation, honest = self._divided(len(design.problem.weights))
+        settings = self._settings(learning, design.problem)
 
         with learning.limited_threads(effective_n_jobs(self.n_jobs)):
-            learned = self._trained(learning, problem, device, notify)
-        self._describe(frame, ranks is not None, learned)
-        return keys(learned.matrix, learned.ridge)
+            if self.degree == 1 and self.curvature:
+                rough = self._parametrization(design.problem.n_plain, has_axis=True)
+                rough = replace(settings, parametrization=rough)
+                axis = learning.leading_axis(design.problem, queries, rough, device)
+                design = design.bent(axis)
+            rows = queries, validation, honest
+            learned = self._trained(learning, design, rows, settings, device, steps)
+        self._describe(design, learned)
+        return design.keys(learned.matrix, learned.ridge)
 
     def _as_fitted(self, keys):
         """The attributes that predictions need, as if training had stopped."""
@@ -406,10 +400,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         known = {name: getattr(self, name) for name in names if hasattr(self, name)}
         return known | {"_keys": keys, "bandwidth_": np.full(self.n_features_in_, np.nan)}
 
-    def _trained(self, learning, problem, device, notify):
-        """Learn from a problem; sets the attributes that tell how it went."""
-        queries, validation, honest = self._divided(len(problem.weights))
-        settings = learning.Settings(
+    def _settings(self, learning, problem):
+        return learning.Settings(
             parametrization=self._parametrization(problem.n_plain),
             n_components=self.n_components,
             alpha=1.0 if self.alpha is None else float(self.alpha),
@@ -423,6 +415,14 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             is_single=len(problem.weights) > _DOUBLE_ROWS,
             seed=self._seed(),
         )
+
+    def _trained(self, learning, design, rows, settings, device, steps):
+        """Learn from a design; sets the attributes that tell how it went."""
+        queries, validation, honest = rows
+        problem = design.problem
+
+        def notify(matrix, ridge):
+            return steps.ended(lambda: self._as_fitted(design.keys(matrix, ridge)))
 
         before = getattr(self, "_parameters", None) if self.warm_start else None
         if self.solver == "sgd":
@@ -450,8 +450,10 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             return 0
         return int(_generator(self.random_state).randint(2**31 - 1))
 
-    def _parametrization(self, n_features):
-        if self.parametrization != "auto":
+    def _parametrization(self, n_features, *, has_axis=False):
+        """What "auto" is; of those with factors of their own, where an axis is to stand out."""
+        is_given = self.parametrization != "auto"
+        if is_given and not (has_axis and self.parametrization == "scalar"):
             return self.parametrization
         if self.solver == "sgd":
             return "scalar"
@@ -471,34 +473,30 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         held = np.sort(rng.permutation(queries)[:n_held])
         return np.setdiff1d(queries, held), held, honest
 
-    def _describe(self, frame, has_ranks, learned):
+    def _describe(self, design, learned):
         """Set what tells about the metric, in the units of the features."""
-        n_features, n_scaled = self.n_features_in_, len(frame.features)
-        projection = np.zeros((n_features, learned.matrix.shape[1]))
-        projection[frame.features] = learned.matrix[:n_scaled] / frame.bandwidth[:, None]
-        self.projection_ = projection
+        self.projection_ = projection = design.projection(learned.matrix)
         largest = np.abs(projection).max(axis=1)  # whose square might overflow
         unit = np.where(largest > 0.0, largest, 1.0)
         self.w_ = unit * np.linalg.norm(projection / unit[:, None], axis=1)
         with np.errstate(divide="ignore"):
             self.bandwidth_ = 1.0 / self.w_
-        self.rank_w_ = None
-        if has_ranks:
-            self.rank_w_ = np.zeros(n_features)
-            self.rank_w_[frame.features] = np.linalg.norm(learned.matrix[n_scaled:], axis=1)
+        self.rank_w_ = design.rank_factors(learned.matrix)
         self.ridge_ = learned.ridge if self.degree == 1 else None
+        self.curvature_axis_ = design.axis()
 
-    def _keys_of_the_mean(self, table, kernel):
+    def _keys_of_the_mean(self, table):
         """Keys that all weigh alike, where nothing can be learned."""
         n_features = table.X.shape[1]
         self.w_, self.bandwidth_ = np.zeros(n_features), np.full(n_features, np.inf)
         self.projection_ = np.zeros((n_features, n_features))
         self.rank_w_ = np.zeros(n_features) if self.rank_features else None
         self.ridge_ = 0.0 if self.degree == 1 else None
+        self.curvature_axis_ = None
         self.loss_curve_, self.n_iter_ = [], 0
         self.validation_scores_ = [] if self.early_stopping else None
         self.loo_score_, self.honest_loo_score_, self._parameters = 0.0, None, None
-        return Keys.of(table, kernel, self.bandwidth_, None, None)
+        return Keys.of(table, get_kernel(self.kernel), self.bandwidth_, None, None)
 
     def to_nadaraya_watson(self):
         """The same model as a :class:`NadarayaWatsonRegressor`, where there is one.
@@ -552,19 +550,6 @@ def _evenly(rows, most):
     if len(rows) <= most:
         return rows
     return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
-
-
-def _canonical(columns):
-    """Columns of order one, centred, without the last digits, which depend on the data's units."""
-    # the median, which one far row does not move away from the others
-    middle = np.partition(columns, len(columns) // 2, axis=0)[len(columns) // 2]
-    return np.round((columns - middle) * 2.0**30) / 2.0**30
-
-
-def _directions(frame, scaled, weights):
-    """Where lines are fitted: the scaled features, or their leading principal components."""
-    many = scaled.shape[1] > MOST_DIRECTIONS
-    return Directions(frame, principal_axes(scaled, weights) if many else None)
 
 
 def _import_learning():

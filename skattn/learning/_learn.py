@@ -22,7 +22,7 @@ from skattn.learning._trainer import (
     lbfgs,
 )
 
-__all__ = ["Learned", "Settings", "descend", "learn", "score"]
+__all__ = ["Learned", "Settings", "descend", "leading_axis", "learn", "score"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -37,8 +37,8 @@ _FREE_ENTRIES = 1.0
 # How far log-scales may go from the common one, and entries of a full metric from the diagonal.
 _LOWER, _UPPER, _FARTHEST = -6.0, 4.0, 3.0
 _RIDGES = np.log([1e-6, 1e3])
-# Queries on which the start is sought.
-_START_QUERIES = 300
+# Queries on which the start is sought, and steps to see in which direction lines bend.
+_START_QUERIES, _ROUGH_STEPS = 300, 30
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,7 @@ def learn(
     def errors(rows: Indices) -> LeaveOneOut:
         return LeaveOneOut(problem, rows, device, settings.dtype)
 
-    few = queries[np.unique(np.linspace(0, len(queries) - 1, _START_QUERIES).astype(np.intp))]
-    log_scale, ridge = common_start(errors(few))
+    log_scale, ridge = common_start(errors(_few(queries)))
     watched = errors(validation) if len(validation) else None
     stage = _Stage(errors(queries), watched, settings, notify, log_scale, ridge)
     n_features = problem.features.shape[1]
@@ -156,6 +155,39 @@ def learn(
     metric: Metric = ScalarMetric(n_features) if is_scalar else FeatureMetric(n_features)
     learned = stage.scales(metric, before)
     return stage.projection(learned) if settings.parametrization == "projection" else learned
+
+
+def leading_axis(
+    problem: Problem, queries: Indices, settings: Settings, device: torch.device
+) -> Array:
+    """The direction in which a metric, learned from few queries, tells rows apart best.
+
+    The metric is narrowest where lines fit worst, so that this is where they bend.
+
+    Parameters
+    ----------
+    problem, queries, settings, device
+        As for `learn`, of local lines. The metric is a "feature" or "projection" one.
+
+    Returns
+    -------
+    ndarray of shape (n_plain,)
+        In the features that are no ranks; of length one.
+    """
+    if problem.n_plain == 1:
+        return np.ones(1)
+    few = _few(queries)
+    rough = replace(
+        settings,
+        n_components=None,
+        solver="gauss-newton",
+        tolerance=1e-3,
+        max_iter=_ROUGH_STEPS,
+        start=None,
+    )
+    learned = learn(problem, few, few[:0], rough, device, None, lambda matrix, ridge: False)
+    axis = np.linalg.svd(learned.matrix[: problem.n_plain])[0][:, 0]
+    return axis * np.sign(axis[np.argmax(np.abs(axis))])
 
 
 def score(problem: Problem, rows: Indices, learned: Learned, device: torch.device) -> float | None:
@@ -166,6 +198,10 @@ def score(problem: Problem, rows: Indices, learned: Learned, device: torch.devic
     metric = ProjectionMetric(learned.matrix, np.ones(0), 0)
     left = errors.errors(metric, np.zeros(metric.n_parameters), learned.ridge)
     return errors.r_squared(left)
+
+
+def _few(queries: Indices) -> Indices:
+    return queries[np.unique(np.linspace(0, len(queries) - 1, _START_QUERIES).astype(np.intp))]
 
 
 @dataclass(frozen=True)

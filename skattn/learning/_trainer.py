@@ -19,6 +19,8 @@ Indices = NDArray[np.intp]
 _EXACT = 1e-6
 # Gradients of batches are shortened to this.
 _LARGEST_GRADIENT = 1.0
+# Changes of the loss so small are those of the last steps.
+_NEAR = 0.05
 # Longest step in any parameter.
 _LONGEST = 1.5
 
@@ -154,6 +156,9 @@ def gauss_newton(
 ) -> Trained:
     """Damped Gauss-Newton steps within bounds (Levenberg and Marquardt).
 
+    What the Gauss-Newton matrix leaves out of the Hessian is learned from the gradients, and used
+    from where steps change the loss little (Dennis, Gay and Welsch, 1981).
+
     Parameters
     ----------
     loss : callable
@@ -171,36 +176,71 @@ def gauss_newton(
     -------
     Trained
     """
-    at, damping = np.clip(start, prior.lower, prior.upper), 1e-2
+    at, damping, longest = np.clip(start, prior.lower, prior.upper), 1e-2, _LONGEST
     value, gradient, hessian = loss(at)
+    rest, is_near = np.zeros_like(hessian), False
     losses = [value]
     stopped = monitor.stops(at)
     while not stopped and len(losses) <= max_iter:
-        step = _step(at, gradient, hessian, damping, prior)
-        predicted = float(-(gradient @ step + 0.5 * step @ hessian @ step))
+        full = _with_rest(hessian, rest) if is_near else hessian
+        step = _step(at, gradient, full, damping, longest, prior)
+        predicted = float(-(gradient @ step + 0.5 * step @ full @ step))
         trial = loss(at + step)
-        decrease = value - trial[0]
+        decrease, longest = value - trial[0], _LONGEST
+        is_near = abs(decrease) < _NEAR
         if decrease > 0.0:
+            rest = _learned_rest(rest, trial[1] - gradient, trial[2] @ step, step)
             at, (value, gradient, hessian) = at + step, trial
             losses.append(value)
             gain = decrease / max(predicted, 1e-300)
             damping = max(damping * (0.2 if gain > 0.75 else 1.0 if gain > 0.25 else 3.0), 1e-8)
+            longest = _LONGEST if gain > 0.25 else max(0.5 * float(np.abs(step).max()), 1e-3)
             stopped = monitor.stops(at)
         else:
             damping *= 5.0
+            longest = 0.3 * float(np.abs(step).max())
         small = predicted <= tolerance or 0.0 < decrease <= tolerance
         stopped = stopped or small or damping > 1e8
     return monitor.trained(at, losses, converged=stopped)
 
 
-def _step(at: Array, gradient: Array, hessian: Array, damping: float, prior: Prior) -> Array:
+def _with_rest(hessian: Array, rest: Array) -> Array:
+    """The sum of both, where that is positive definite."""
+    full = hessian + rest
+    return full if np.linalg.eigvalsh(full)[0] > 0.0 else hessian
+
+
+def _learned_rest(rest: Array, change: Array, explained: Array, step: Array) -> Array:
+    """What a Gauss-Newton matrix misses of the Hessian, after a step that changed the gradient.
+
+    The rest is sized first: far from a minimum it belongs to other places. Then it is changed as
+    little as explains what the matrix leaves unexplained of the change.
+    """
+    along = float(change @ step)
+    if along <= 1e-12:
+        return rest
+    unexplained, length = change - explained, abs(float(step @ rest @ step))
+    if length > 0.0:
+        rest = rest * min(1.0, abs(float(step @ unexplained)) / length)
+    missed = unexplained - rest @ step
+    cross = np.outer(missed, change)
+    return (
+        rest
+        + (cross + cross.T) / along
+        - float(missed @ step) / along**2 * np.outer(change, change)
+    )
+
+
+def _step(
+    at: Array, gradient: Array, hessian: Array, damping: float, longest: float, prior: Prior
+) -> Array:
     """A damped Newton step of the parameters that are not held by their bounds."""
     free = ((at > prior.lower) | (gradient < 0.0)) & ((at < prior.upper) | (gradient > 0.0))
-    largest = np.diag(hessian).max()
-    scale = np.maximum(np.diag(hessian), 1e-4 * largest if largest > 0.0 else 1.0)
+    size = np.diag(hessian)
+    scale = np.maximum(size, 1e-4 * size.max() if size.max() > 0.0 else 1.0)
     inner = (hessian + damping * np.diag(scale))[np.ix_(free, free)]
     step = np.zeros_like(at)
-    step[free] = np.clip(np.linalg.solve(inner, -gradient[free]), -_LONGEST, _LONGEST)
+    step[free] = np.clip(np.linalg.solve(inner, -gradient[free]), -longest, longest)
     return np.clip(at + step, prior.lower, prior.upper) - at
 
 

@@ -55,7 +55,7 @@ class Keys:
     kernel : Kernel
     frame : Map
         To the kernel's coordinates.
-    directions : Directions or None
+    directions : Map or None
         The coordinates of local lines; None at degree 0.
     adaptive : Adaptive or None
     ridge : float
@@ -75,7 +75,7 @@ class Keys:
     table: Table
     kernel: Kernel
     frame: Map
-    directions: Directions | None
+    directions: Map | None
     adaptive: Adaptive | None
     ridge: float
     unit: Unit
@@ -108,7 +108,7 @@ class Keys:
         table: Table,
         kernel: Kernel,
         frame: Map,
-        directions: Directions | None,
+        directions: Map | None,
         adaptive: Adaptive | None = None,
         ridge: float = 0.0,
     ) -> Keys:

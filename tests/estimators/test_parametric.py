@@ -46,6 +46,7 @@ CONFIGURATIONS = {
     "projection of ranks": {"parametrization": "projection", "degree": 0},
     "one component": {"parametrization": "projection", "n_components": 1, "degree": 0},
     "compact": {"parametrization": "feature", "kernel": "tricube", "rank_features": False},
+    "straight lines": {"parametrization": "feature", "curvature": False},
 }
 # Runs code where importing torch fails, whoever tries.
 WITHOUT_TORCH = """
@@ -84,7 +85,12 @@ def fitted(X, y, **parameters):
 
 
 @pytest.mark.parametrize(
-    "parameters", [{"degree": 0, "rank_features": False}, {"rank_features": False}, {}]
+    "parameters",
+    [
+        {"degree": 0, "rank_features": False},
+        {"rank_features": False, "curvature": False},
+        {"curvature": False},  # with it, kernels need not be as narrow in what is relevant
+    ],
 )
 def test_a_factor_for_each_feature_finds_the_irrelevant_ones(parameters):
     n, ratios, gains = 250, [], []
@@ -110,14 +116,14 @@ def test_a_factor_for_each_feature_finds_the_irrelevant_ones(parameters):
 
 @pytest.mark.parametrize("degree", [0, 1])
 def test_a_projection_finds_a_rotated_metric(degree):
-    angles, gains = [], []
+    angles, gains, plain = [], [], {"rank_features": False, "curvature": False}
     direction = np.array([np.cos(0.6), np.sin(0.6)])
     for seed in range(10):
         rng = np.random.default_rng(seed)
         X = rng.uniform(-1.0, 1.0, (300, 2))
         y = np.sin(6.0 * X @ direction) + 0.1 * rng.standard_normal(300)
         feature, projection = (
-            fitted(X[:150], y[:150], parametrization=name, degree=degree, rank_features=False)
+            fitted(X[:150], y[:150], parametrization=name, degree=degree, **plain)
             for name in ("feature", "projection")
         )
         axis = np.linalg.svd(projection.projection_)[0][:, 0]
@@ -127,6 +133,34 @@ def test_a_projection_finds_a_rotated_metric(degree):
         )
     assert np.median(angles) <= 10.0
     assert max(gains) <= 0.9
+
+
+def test_lines_bend_along_the_direction_that_curves():
+    angles, gains = [], []
+    direction = np.array([0.0, 1.0, 0.0])
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1.0, 1.0, (350, 3))
+        truth = 4.0 * (X @ direction) ** 2 + X[:, 2]
+        y = truth[:100] + 0.1 * rng.standard_normal(100)
+        straight, bent = (fitted(X[:100], y, curvature=bends) for bends in (False, True))
+        assert straight.curvature_axis_ is None
+        axis = bent.curvature_axis_ / X[:100].std(axis=0, ddof=1)
+        angles.append(np.degrees(np.arccos(abs(axis @ direction) / np.linalg.norm(axis))))
+        gains.append(
+            mean_square(bent, X[100:], truth[100:]) / mean_square(straight, X[100:], truth[100:])
+        )
+    assert np.median(angles) <= 10.0
+    assert np.mean(gains) <= 0.5
+    assert max(gains) < 1.0
+
+
+def test_beyond_the_training_rows_only_lines_are_extrapolated():
+    x = np.linspace(-1.0, 1.0, 60)[:, None]
+    model = fitted(x, x[:, 0] ** 2, rank_features=False)
+    far = model.predict([[50.0], [100.0], [200.0]])
+    assert abs(far[2] - far[1]) < 3.0 * abs(far[1] - far[0]) + 1.0
+    assert np.abs(far).max() < 200.0
 
 
 def test_one_component_finds_the_only_direction_that_matters():
@@ -418,10 +452,21 @@ def coordinates_by_definition(model, X, rows):
     return np.hstack(parts)
 
 
+def lines_by_definition(model, X, rows):
+    """Where lines are fitted: standardised features and, where they bend, a standardised square."""
+    center, unit = X.mean(axis=0), X.std(axis=0, ddof=1)
+    standardised = (rows - center) / unit
+    if model.curvature_axis_ is None:
+        return standardised
+    training = (X - center) / unit @ model.curvature_axis_
+    along = np.clip(standardised @ model.curvature_axis_, training.min(), training.max())
+    return np.column_stack([standardised, along**2 / (training**2).std()])
+
+
 def rows_of_the_smoother(model, X, queries, left_out=None):
     """Rows of the smoother matrix, by definition; each without one training row if so asked."""
     keys, at = (coordinates_by_definition(model, X, rows) for rows in (X, queries))
-    standardised, lines = X / X.std(axis=0, ddof=1), queries / X.std(axis=0, ddof=1)
+    standardised, lines = lines_by_definition(model, X, X), lines_by_definition(model, X, queries)
     found = np.zeros((len(queries), len(X)))
     for q in range(len(queries)):
         kept = np.arange(len(X)) != (-1 if left_out is None else left_out[q])
@@ -430,7 +475,7 @@ def rows_of_the_smoother(model, X, queries, left_out=None):
         weights = weights / weights.sum()
         if model.degree == 1:
             away = standardised - weights @ standardised
-            covariance = away.T @ (weights[:, None] * away) + model.ridge_ * np.eye(X.shape[1])
+            covariance = away.T @ (weights[:, None] * away) + model.ridge_ * np.eye(lines.shape[1])
             arm = np.linalg.solve(covariance, lines[q] - weights @ standardised)
             weights = weights * (1.0 + away @ arm)
         found[q] = weights
@@ -524,20 +569,23 @@ def test_gradients_at_degree_zero_are_the_derivatives(plane, name):
         assert_allclose(gradient[:, j], expected, rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.parametrize("name", ["default", "lines", "projection"])
-def test_gradients_at_degree_one_are_the_slopes_of_the_lines(plane, name):
+@pytest.mark.parametrize("name", ["default", "lines", "projection", "straight lines"])
+def test_gradients_at_degree_one_are_the_slopes_of_the_fits_at_the_query(plane, name):
     X, y, queries = plane
     model = fitted(X, y, **CONFIGURATIONS[name])
     keys, at = (coordinates_by_definition(model, X, rows) for rows in (X, queries))
-    unit = X.std(axis=0, ddof=1)
-    for q, gradient in enumerate(model.predict_gradient(queries)):
-        squared = ((keys - at[q]) ** 2).sum(axis=1)
+    lines, step = lines_by_definition(model, X, X), 1e-6
+    for query, q, gradient in zip(queries, at, model.predict_gradient(queries), strict=True):
+        squared = ((keys - q) ** 2).sum(axis=1)
         weights = np.exp(KERNELS[model.kernel].log_profile(squared))
         weights /= weights.sum()
-        away = (X - weights @ X) / unit
-        covariance = away.T @ (weights[:, None] * away) + model.ridge_ * np.eye(2)
+        away = lines - weights @ lines
+        covariance = away.T @ (weights[:, None] * away) + model.ridge_ * np.eye(lines.shape[1])
         slope = np.linalg.solve(covariance, away.T @ (weights * (y - weights @ y)))
-        assert_allclose(gradient, slope / unit, rtol=1e-7, atol=1e-10)
+        shifts = step * np.eye(2) * X.std(axis=0)
+        before, after = (lines_by_definition(model, X, query + sign * shifts) for sign in (-1, 1))
+        expected = (after - before) @ slope / (2.0 * np.diag(shifts))
+        assert_allclose(gradient, expected, rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.parametrize("parametrization", ["scalar", "feature"])
@@ -736,22 +784,26 @@ def test_far_queries_are_finite(plane, configuration):
 
 def test_alpha_shrinks_towards_the_common_factor(plane):
     X, y, queries = plane
-    parameters = {"parametrization": "feature", "rank_features": False}
-    fits = {alpha: fitted(X, y, **parameters, alpha=alpha) for alpha in (0.0, 1.0, 1e9)}
+    plain = {"rank_features": False, "curvature": False}
+    fits = {
+        alpha: fitted(X, y, parametrization="feature", alpha=alpha, **plain)
+        for alpha in (0.0, 1.0, 1e9)
+    }
     spread = [np.ptp(np.log(fits[alpha].w_ * X.std(axis=0, ddof=1))) for alpha in fits]
     assert spread[0] >= spread[1] - 1e-6
     assert spread[1] > spread[2]
     assert spread[2] < 1e-6
     assert fits[0.0].loo_score_ >= fits[1.0].loo_score_ - 1e-6
     assert fits[1.0].loo_score_ > fits[1e9].loo_score_
-    scalar = fitted(X, y, rank_features=False, alpha=1e9, parametrization="scalar")
+    scalar = fitted(X, y, alpha=1e9, parametrization="scalar", **plain)
     assert_allclose(scalar.predict(queries), fits[1e9].predict(queries), rtol=1e-6)
 
 
 def test_huge_alpha_keeps_a_projection_at_the_diagonal(plane):
     X, y, queries = plane
-    projection = fitted(X, y, rank_features=False, alpha=1e9, parametrization="projection")
-    feature = fitted(X, y, rank_features=False, alpha=1e9, parametrization="feature")
+    shared = {"rank_features": False, "curvature": False, "alpha": 1e9}
+    projection = fitted(X, y, parametrization="projection", **shared)
+    feature = fitted(X, y, parametrization="feature", **shared)
     assert_allclose(projection.predict(queries), feature.predict(queries), rtol=1e-6)
 
 
@@ -773,7 +825,7 @@ def test_warm_start_begins_where_the_last_fit_ended(plane, name):
     model.fit(X, y)
     assert model.loss_curve_[0] < cold[0] or len(cold) == 1
     assert model.n_iter_ < len(cold)
-    assert_allclose(model.predict(queries), expected, atol=0.02)
+    assert_allclose(model.predict(queries), expected, atol=0.04)
     model.set_params(warm_start=False).fit(X, y)
     assert_allclose(model.loss_curve_, cold)
 
@@ -868,14 +920,14 @@ def test_interrupted_fit_leaves_the_estimator_as_it_was(plane, monkeypatch):
 
     def interrupted(*arguments):
         calls.append(arguments)
-        if len(calls) > 20:
+        if len(calls) > 10:
             raise KeyboardInterrupt
         return weights(*arguments)
 
     monkeypatch.setattr(_objective, "kernel_weights", interrupted)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X[:30, :1], y[:30])
-    assert len(calls) == 21
+    assert len(calls) == 11
     assert vars(model).keys() == before.keys()
     assert all(vars(model)[name] is value for name, value in before.items())
     assert_array_equal(model.predict(queries), predicted)
