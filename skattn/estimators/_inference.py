@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
@@ -11,6 +12,7 @@ from skattn._sklearn import check_rows
 from skattn.bandwidth import spread
 from skattn.estimators._base import AttentionRegressor, is_whole
 from skattn.estimators._explanation import Explanation
+from skattn.geometry import Own
 from skattn.smoother import Keys, smooth, smooth_gradient, smoother_matrix
 from skattn.uncertainty import interval_rank, jackknife_plus, residual_scales, weighted_quantiles
 
@@ -171,6 +173,25 @@ class AttentionInference(AttentionRegressor):
             self._resources(np.float64),
             left_out,
         )
+
+    def _predict_without(self, X, rows):
+        """Predictions without each of some training rows, the metric held.
+
+        `rows` (n_queries, n_rows) are positions in the data given to `fit`; of the same shape, with
+        outputs last, are the predictions.
+        """
+        request, dtype = self._request(X)
+        table = self._keys.table
+        if table.n_keys == 1:
+            raise ValueError(
+                "Predictions without a training row need another one; got one row of positive "
+                "weight (n_samples=1). Fit on more rows."
+            )
+        keys = np.argsort(table.rows)[rows.ravel()]
+        own = Own(keys, keys + 1, np.zeros(keys.size))
+        pairs = request.take(np.repeat(np.arange(len(rows)), rows.shape[1]))
+        mean = smooth(replace(pairs, own=own), self._resources(np.float64)).mean
+        return self._finished(self._restored(mean).reshape(*rows.shape, -1), X, dtype)
 
     def predict_gradient(self, X):
         """Derivatives of the prediction in each feature.
