@@ -246,10 +246,10 @@ class AttentionProfileDisplay:
         share = np.abs(weights) / max(float(np.abs(self.weights).max()), np.finfo(float).tiny)
         defaults = {
             "s": 6.0 + 70.0 * share,
-            "facecolors": np.where(weights < 0.0, "none", "tab:blue"),
+            # not as alpha, which would fill hollow ones too
+            "facecolors": [(0.12, 0.47, 0.71, 0.7 * (weight >= 0.0)) for weight in weights],
             "edgecolors": "0.35",
             "linewidths": 0.6,
-            "alpha": 0.7,
             "label": "training rows, by weight",
         }
         style = styled("PathCollection", defaults, given)
