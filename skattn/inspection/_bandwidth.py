@@ -214,7 +214,7 @@ class BandwidthDisplay:
         ax.set(xscale="log", xlabel=self.bandwidth_name)
         ax.set_ylabel(_NAMES.get(self.criterion, self.criterion))
         log_ticks(ax.xaxis)
-        ax.legend(fontsize="small")
+        ax.legend(fontsize="small", loc="upper center")  # where neither curve runs
         return self
 
     def _draw_dof(self, given: Any) -> None:

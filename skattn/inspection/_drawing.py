@@ -95,7 +95,7 @@ def rank_ticks(axis: Any, ascending: Array) -> None:
 
     values = np.unique(ascending)
     if len(values) > 6:
-        values = np.asarray(MaxNLocator(6).tick_values(values[0], values[-1]))
+        values = np.asarray(MaxNLocator(6, steps=[1, 2, 5, 10]).tick_values(values[0], values[-1]))
         values = values[(values >= ascending[0]) & (values <= ascending[-1])]
     left, right = (np.searchsorted(ascending, values, side) for side in ("left", "right"))
     places = 0.5 * (left + right - 1)

@@ -21,8 +21,9 @@ from skattn.inspection._inputs import (
 
 Array = NDArray[np.float64]
 
-# The weights take the lower part of the picture: their axis is so many times their range.
-_ROOM_ABOVE = 3.0
+# The weights take the lower part of the picture: their axis is so many times their range, that of
+# the data is extended downwards by this share of theirs.
+_ROOM_ABOVE, _ROOM_BELOW = 3.4, 0.45
 
 
 class AttentionProfileDisplay:
@@ -238,7 +239,9 @@ class AttentionProfileDisplay:
         (self.prediction_,) = ax.plot(self.query_value, self.prediction, "D", ls="", **at)
         label = self.feature_name + shown_of(len(rows), len(self.weights))
         ax.set(xlabel=label, ylabel="target")
-        ax.legend(fontsize="small")
+        low, high = ax.get_ylim()
+        ax.set_ylim(low - _ROOM_BELOW * (high - low), high)
+        ax.legend(fontsize="small", loc="upper right")
         return self
 
     def _draw_points(self, rows: Any, given: Any) -> None:
