@@ -174,14 +174,13 @@ class AttentionInference(AttentionRegressor):
             left_out,
         )
 
-    def _predict_without(self, X, rows):
-        """Predictions without each of some training rows, the metric held.
+    def _effects(self, X, rows):
+        """Predictions, less those without each of some training rows, the metric held.
 
-        `rows` (n_queries, n_rows) are positions in the data given to `fit`; of the same shape, with
-        outputs last, are the predictions.
+        `rows` (n_queries, n_rows) are positions in the data given to `fit`.
         """
         request, dtype = self._request(X)
-        table = self._keys.table
+        table, resources = self._keys.table, self._resources(np.float64)
         if table.n_keys == 1:
             raise ValueError(
                 "Predictions without a training row need another one; got one row of positive "
@@ -190,8 +189,11 @@ class AttentionInference(AttentionRegressor):
         keys = np.argsort(table.rows)[rows.ravel()]
         own = Own(keys, keys + 1, np.zeros(keys.size))
         pairs = request.take(np.repeat(np.arange(len(rows)), rows.shape[1]))
-        mean = smooth(replace(pairs, own=own), self._resources(np.float64)).mean
-        return self._finished(self._restored(mean).reshape(*rows.shape, -1), X, dtype)
+        whole = smooth(request, resources)
+        without = smooth(replace(pairs, own=own), resources).mean.reshape(*rows.shape, -1)
+        effects = self._keys.unit.scale(whole.mean[:, None] - without)
+        effects = self._extrapolated(effects, whole.outside, "effects")
+        return self._finished(effects, X, dtype)
 
     def predict_gradient(self, X):
         """Derivatives of the prediction in each feature.

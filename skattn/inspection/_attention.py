@@ -125,7 +125,7 @@ class AttentionDisplay:
         ValueError
             If there is no such feature.
         """
-        inside = Inside(estimator)
+        inside = Inside(estimator, "attention_weights")
         queries = inside.rows(X)
         weights = inside.model.attention_weights(queries)
         names = inside.names

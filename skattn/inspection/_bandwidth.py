@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 
 from skattn.inspection._drawing import log_ticks, one_axes, styled
@@ -17,6 +18,8 @@ _NAMES = {
     "gcv": "generalised cross-validation",
     "aicc": "corrected AIC",
 }
+# The axis of the criterion ends at so many times the median rise above the minimum.
+_MOST_RISE = 10.0
 
 
 class BandwidthDisplay:
@@ -184,6 +187,9 @@ class BandwidthDisplay:
     ) -> BandwidthDisplay:
         """Draw the criterion, and the degrees of freedom on an axis to the right.
 
+        Where the criterion rises to more than ten times the median of its rises above the minimum,
+        it leaves the axes.
+
         Parameters
         ----------
         ax : matplotlib Axes, default=None
@@ -214,8 +220,17 @@ class BandwidthDisplay:
         ax.set(xscale="log", xlabel=self.bandwidth_name)
         ax.set_ylabel(_NAMES.get(self.criterion, self.criterion))
         log_ticks(ax.xaxis)
+        self._leave_room()
         ax.legend(fontsize="small", loc="upper center")  # where neither curve runs
         return self
+
+    def _leave_room(self) -> None:
+        """Let values far above most others leave the axes: the minimum is to be seen."""
+        values = np.asarray(self.values)[np.isfinite(self.values)]
+        low = float(values.min(initial=np.inf))
+        reach = _MOST_RISE * float(np.median(values - low)) if values.size else 0.0
+        if 0.0 < reach < values.max() - low:
+            self.ax_.set_ylim(low - 0.05 * reach, low + reach)
 
     def _draw_dof(self, given: Any) -> None:
         twin = self.dof_ax_ = self.ax_.twinx()
@@ -227,3 +242,13 @@ class BandwidthDisplay:
         twin.tick_params(axis="y", labelcolor="tab:blue")
         self.ax_.set_zorder(twin.get_zorder() + 1)  # the legend over both
         self.ax_.patch.set_visible(False)
+
+
+def _factors(multiples: Any) -> NDArray[np.float64]:
+    """Multiples in ascending order."""
+    if multiples is None:
+        return np.geomspace(1 / 16, 16, 41)
+    factors = np.sort(as_array(multiples))
+    if factors.ndim != 1 or not (np.isfinite(factors) & (factors > 0.0)).all():
+        raise ValueError(f"multiples must be positive finite numbers; got {multiples!r}.")
+    return factors

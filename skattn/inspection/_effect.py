@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.inspection._inputs import Inside
+from skattn.inspection._inputs import Inside, as_array
 
 
 def leave_row_out_effect(estimator: Any, X: Any, rows: Any = None) -> NDArray[np.floating]:
@@ -58,20 +58,20 @@ def leave_row_out_effect(estimator: Any, X: Any, rows: Any = None) -> NDArray[np
     >>> leave_row_out_effect(model, [[0.1]]).round(2)  # the lightest row matters most
     array([[-0.45, -0.45,  0.75]])
     """
-    inside = Inside(estimator)
+    inside = Inside(estimator, "attention_weights")
+    if X is None:
+        raise ValueError("X must be queries; None, the training rows without themselves, is none.")
     model, queries = inside.model, inside.rows(X)
-    prediction = model.predict(queries)
-    n_rows = len(model._training_rows()[0])
+    n_queries, n_rows = len(as_array(queries)), len(model._training_rows()[0])
     if rows is None:
-        rows = np.broadcast_to(np.arange(n_rows), (len(prediction), n_rows))
+        rows = np.broadcast_to(np.arange(n_rows), (n_queries, n_rows))
     rows = np.asarray(rows)
-    is_position = rows.dtype.kind in "iu" and rows.ndim == 2 and len(rows) == len(prediction)
+    is_position = rows.dtype.kind in "iu" and rows.ndim == 2 and len(rows) == n_queries
     if not is_position or (rows.size and (rows.min() < -1 or rows.max() >= n_rows)):
         raise ValueError(
-            f"rows must be positions of the {n_rows} training rows, of shape "
-            f"({len(prediction)}, n_rows): some for each query; got {rows!r}."
+            f"rows must be positions of the {n_rows} training rows, of shape ({n_queries}, "
+            f"n_rows): some for each query; got {rows!r}."
         )
-    without = model._predict_without(queries, np.maximum(rows, 0))
-    effects = prediction[:, None] - without
+    effects = model._effects(queries, np.maximum(rows, 0))
     effects[rows < 0] = 0.0
     return effects

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 __all__ = [
     "Inside",
@@ -37,13 +38,21 @@ class Inside:
     ----------
     estimator : estimator
         Fitted; a regressor, or a pipeline or search around one.
+    method : str, default="predict"
+        What the regressor must be able to do.
     """
 
-    def __init__(self, estimator: Any) -> None:
+    def __init__(self, estimator: Any, method: str = "predict") -> None:
         estimator = getattr(estimator, "best_estimator_", estimator)
         is_pipeline = hasattr(estimator, "steps") and len(estimator.steps) > 1
         self.before = estimator[:-1] if is_pipeline else None
         self.model = estimator[-1] if hasattr(estimator, "steps") else estimator
+        if not hasattr(self.model, method):
+            raise TypeError(
+                f"estimator must have {method}; got {type(self.model).__name__}. Pass one of "
+                "skattn's regressors, or a pipeline or search that ends in one."
+            )
+        check_is_fitted(self.model)
 
     def rows(self, X: Any) -> Any:
         """Rows after the steps before the regressor; None stays None."""

@@ -99,7 +99,7 @@ class PredictionIntervalDisplay:
         display : PredictionIntervalDisplay
             With what was drawn.
         """
-        inside = Inside(estimator)
+        inside = Inside(estimator, "predict_interval")
         bounds = inside.model.predict_interval(inside.rows(X), coverage, local=local)
         return cls.from_predictions(
             chosen_target(as_array(y), target),
@@ -199,25 +199,26 @@ class PredictionIntervalDisplay:
         middle = 0.5 * (self.lower + self.upper)
         by = self.upper - self.lower if order == "width" else middle
         rows = evenly_spaced(np.argsort(by, kind="stable"), max_rows)
-        base = middle[rows] if order == "width" else 0.0
-        places = np.arange(len(rows))
-        inside = (self.lower <= self.targets) & (self.targets <= self.upper)
-        asked = "" if self.coverage is None else f", asked for {100 * self.coverage:g} %"
+        base = middle[rows] if order == "width" else np.zeros(len(rows))
         style = {"colors": "tab:blue", "alpha": 0.45, "linewidths": max(0.7, 180 / len(rows))}
         style = styled("LineCollection", {**style, "label": "interval"}, interval_kwargs)
         ends = self.lower[rows] - base, self.upper[rows] - base
-        self.intervals_ = ax.vlines(places, *ends, **style)
-        heights, hit = self.targets[rows] - base, inside[rows]
+        self.intervals_ = ax.vlines(np.arange(len(rows)), *ends, **style)
+        self._draw_targets(rows, base, hit_kwargs, miss_kwargs)
+        ax.set_xlabel(f"query, by {order} of the interval" + shown_of(len(rows), len(by)))
+        ax.set_ylabel("target less middle" if order == "width" else "target")
+        ax.legend(fontsize="small")
+        return self
+
+    def _draw_targets(self, rows: Any, base: Any, hit_kwargs: Any, miss_kwargs: Any) -> None:
+        inside = (self.lower <= self.targets) & (self.targets <= self.upper)
+        places, heights, hit = np.arange(len(rows)), self.targets[rows] - base, inside[rows]
         style = {"color": "0.25", "marker": ".", "ls": "", "ms": 4, "label": "target inside"}
         style = styled("Line2D", style, hit_kwargs)
-        (self.hits_,) = ax.plot(places[hit], heights[hit], **style)
+        (self.hits_,) = self.ax_.plot(places[hit], heights[hit], **style)
+        asked = "" if self.coverage is None else f", asked for {100 * self.coverage:g} %"
         missed = f"{(~inside).sum():,} of {len(inside):,} missed"
         label = f"{missed} (coverage {100 * inside.mean():.1f} %{asked})"
         style = {"color": "tab:red", "marker": "x", "ls": "", "ms": 6, "label": label}
         style = styled("Line2D", style, miss_kwargs)
-        (self.misses_,) = ax.plot(places[~hit], heights[~hit], **style)
-        what = "width" if order == "width" else "middle"
-        ax.set_xlabel(f"query, by {what} of the interval" + shown_of(len(rows), len(inside)))
-        ax.set_ylabel("target less middle" if order == "width" else "target")
-        ax.legend(fontsize="small")
-        return self
+        (self.misses_,) = self.ax_.plot(places[~hit], heights[~hit], **style)

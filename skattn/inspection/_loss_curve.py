@@ -175,6 +175,9 @@ class LossCurveDisplay:
                 self.validation_lines_ += self.validation_ax_.plot(places, scores[name], **held)
         ax.set(xlabel="step", ylabel="training loss")
         ax.xaxis.get_major_locator().set_params(integer=True)
+        if self.validation_ax_ is not None:
+            ax.set_zorder(self.validation_ax_.get_zorder() + 1)  # the legend over both
+            ax.patch.set_visible(False)
         ax.legend(handles=[*self.lines_, *self.validation_lines_], fontsize="small")
         return self
 

@@ -164,7 +164,7 @@ class AttentionProfileDisplay:
         ValueError
             If `feature` or `target` are needed and not given, or out of range.
         """
-        inside = Inside(estimator)
+        inside = Inside(estimator, "attention_weights")
         names = inside.names
         if (j := chosen_feature(feature, names)) is None:
             raise ValueError(

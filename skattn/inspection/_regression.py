@@ -159,18 +159,12 @@ class RegressionDisplay:
             raise ValueError(f"band must be 'interval', 'std' or None; got {band!r}.")
         data, names = as_array(X), _names(X)
         chosen = _chosen(features, names)
-        n_each = n_points if len(chosen) == 1 else max(2, n_points // 4)
-        axes = [np.linspace(data[:, j].min(), data[:, j].max(), n_each) for j in chosen]
-        mesh = np.meshgrid(*axes)
-        rows = np.repeat(np.median(data, axis=0)[None], mesh[0].size, axis=0)
-        rows[:, chosen] = np.column_stack([values.ravel() for values in mesh])
+        axes, rows = _mesh(data, chosen, n_points)
         rows = rows_like(X, rows)
         prediction = chosen_target(as_array(estimator.predict(rows)), target)
         lower, upper, name = None, None, None
         if len(chosen) == 1 and band == "interval":
-            inside = Inside(estimator)
-            bounds = inside.model.predict_interval(inside.rows(rows), coverage, local=local)
-            lower, upper = chosen_target(as_array(bounds), target, axis=2).T
+            lower, upper = _interval(estimator, rows, coverage, local, target)
             name = f"{100 * coverage:g} % prediction interval"
         elif len(chosen) == 1 and band == "std":
             std = as_array(estimator.predict(rows, return_std="local" if local else True)[1])
@@ -180,7 +174,7 @@ class RegressionDisplay:
         labels = [names[j] for j in chosen]
         display = cls(
             grid=axes[0] if len(chosen) == 1 else tuple(axes),
-            prediction=prediction.reshape(mesh[0].shape),
+            prediction=prediction.reshape([len(values) for values in axes[::-1]]),
             lower=lower,
             upper=upper,
             band_name=name,
@@ -321,6 +315,23 @@ class RegressionDisplay:
             max_rows, {**limits, "s": 24.0, "edgecolors": "white"}, point_kwargs
         )
         self.ax_.set(xlabel=self.feature_names[0] + more, ylabel=self.feature_names[1])
+
+
+def _mesh(data: Array, chosen: list[int], n_points: int) -> tuple[list[Array], Array]:
+    """Values of the chosen features over their range, and rows with the others at medians."""
+    n_each = n_points if len(chosen) == 1 else max(2, n_points // 4)
+    axes = [np.linspace(data[:, j].min(), data[:, j].max(), n_each) for j in chosen]
+    columns = [values.ravel() for values in np.meshgrid(*axes)]
+    rows = np.repeat(np.median(data, axis=0)[None], columns[0].size, axis=0)
+    rows[:, chosen] = np.column_stack(columns)
+    return axes, rows
+
+
+def _interval(estimator: Any, rows: Any, coverage: float, local: bool, target: Any) -> Array:
+    """Lower and upper bounds."""
+    inside = Inside(estimator, "predict_interval")
+    bounds = inside.model.predict_interval(inside.rows(rows), coverage, local=local)
+    return chosen_target(as_array(bounds), target, axis=2).T
 
 
 def _names(X: Any) -> list[str]:

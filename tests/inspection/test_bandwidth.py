@@ -60,6 +60,14 @@ def test_a_given_bandwidth_is_judged_by_leave_one_out(wave):
     assert display.fitted == 0.3
 
 
+def test_the_minimum_is_seen_beside_far_larger_values():
+    bandwidths, values = np.geomspace(0.1, 10.0, 5), np.array([np.inf, 1000.0, 1.0, 2.0, 3.0])
+    display = BandwidthDisplay(bandwidths=bandwidths, values=values, fitted=1.0).plot()
+    assert_array_equal(display.line_.get_ydata(), values)
+    assert 3.0 < display.ax_.get_ylim()[1] < 20.0
+    assert_array_equal(display.minimum_.get_xydata(), [[1.0, 1.0]])
+
+
 def test_errors_name_value_rule_and_remedy(wave):
     X, y = wave
     with pytest.raises(ValueError, match=r"multiples must be positive finite numbers; got \[0"):

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LinearRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -69,6 +70,33 @@ def test_chosen_rows_and_pipelines(wave):
     assert leave_row_out_effect(pipeline, X[:3], told).shape == told.shape
 
 
+def test_a_row_alone_in_the_support_leaves_the_nearest(wave):
+    X, y = wave
+    model = NadarayaWatsonRegressor(0.01, kernel="epanechnikov").fit(X, y)
+    effects = leave_row_out_effect(model, [[0.001]])[0]
+    assert_allclose(effects[0], y[0] - y[1])
+    assert_array_equal(effects[1:], 0.0)
+
+
+@pytest.mark.parametrize("adaptive", ["query", "key"])
+def test_radii_are_held(wave, adaptive):
+    X, y = wave
+    model = NadarayaWatsonRegressor(1.0, adaptive=adaptive, n_neighbors=6).fit(X, y)
+    w, f = model.attention_weights([[0.4]])[0], model.predict([[0.4]])[0]
+    assert_allclose(leave_row_out_effect(model, [[0.4]])[0], w * (y - f) / (1 - w), atol=1e-12)
+
+
+def test_single_precision_does_not_cancel(wave):
+    X, y = (values.astype(np.float32) for values in wave)
+    model = NadarayaWatsonRegressor(0.08).fit(X, y + np.float32(1e4))
+    exact = NadarayaWatsonRegressor(0.08).fit(X.astype(float), y.astype(float) + 1e4)
+    query = np.float32([[0.4]])
+    expected = leave_row_out_effect(exact, query.astype(float))
+    effects = leave_row_out_effect(model, query)
+    assert effects.dtype == np.float32
+    assert_allclose(effects, expected, atol=1e-3)
+
+
 def test_weight_is_no_importance():
     X, y = [[0.0], [0.2], [1.0]], [1.0, 1.0, 4.0]
     model = NadarayaWatsonRegressor(1.0).fit(X, y)
@@ -82,6 +110,10 @@ def test_errors_name_value_rule_and_remedy(wave):
     for rows in ([[40]], [[-2]], [[0.5]], [0], [[0], [1]]):
         with pytest.raises(ValueError, match=r"rows must be positions of the 40 .*\(1, n_rows\)"):
             leave_row_out_effect(model, [[0.4]], rows)
+    with pytest.raises(
+        TypeError, match=r"must have attention_weights; got LinearRegression\. Pass"
+    ):
+        leave_row_out_effect(LinearRegression().fit(*wave), [[0.4]])
     alone = NadarayaWatsonRegressor(1.0).fit([[0.0]], [1.0])
     with pytest.raises(ValueError, match=r"need another one.*n_samples=1.*Fit on more rows"):
         leave_row_out_effect(alone, [[0.4]])

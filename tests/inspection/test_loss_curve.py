@@ -2,6 +2,7 @@
 
 import pytest
 from numpy.testing import assert_array_equal
+from sklearn.exceptions import NotFittedError
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -37,5 +38,5 @@ def test_models_without_losses(wave):
     model = NadarayaWatsonRegressor(0.1).fit(*wave)
     with pytest.raises(ValueError, match=r"'NadarayaWatsonRegressor' is a .*without\. Fit a Para"):
         LossCurveDisplay.from_estimator(model)
-    with pytest.raises(ValueError, match="must be fitted and have a loss_curve_"):
+    with pytest.raises(NotFittedError):
         LossCurveDisplay.from_estimator(ParametricAttentionRegressor(), name="new")

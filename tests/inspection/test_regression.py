@@ -76,6 +76,16 @@ def test_surface_and_slices_of_a_pipeline_on_a_frame(rng):
         RegressionDisplay.from_estimator(pipeline, X, y, features=[0, 1, 2])
 
 
+def test_polars_frames(rng):
+    pl = pytest.importorskip("polars")
+    X = pl.DataFrame({"age": rng.uniform(size=30), "size": rng.uniform(size=30)})
+    y = X["age"].to_numpy()
+    model = NadarayaWatsonRegressor(0.3).fit(X, y)
+    display = RegressionDisplay.from_estimator(model, X, y, features="size", n_points=5)
+    rows = pl.DataFrame({"age": [np.median(y)] * 5, "size": display.grid})
+    assert_allclose(display.prediction, model.predict(rows))
+
+
 def test_predictions_of_tensors():
     torch = pytest.importorskip("torch")
     grid = torch.tensor([2.0, 1.0, 3.0])
