@@ -1,8 +1,7 @@
 """Figures are drawn without a screen, and closed."""
 
+import matplotlib.pyplot as plt
 import pytest
-
-plt = pytest.importorskip("matplotlib.pyplot")
 
 
 @pytest.fixture(autouse=True)
