@@ -19,6 +19,7 @@ from scipy.special import softmax
 
 from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
 from skattn.datasets import make_power_sine
+from skattn.inspection import AttentionDisplay
 
 X, y, truth = make_power_sine(50, random_state=0, return_truth=True)
 x = X[:, 0]
@@ -118,9 +119,9 @@ for seed in range(8):
 
 # %%
 # Above, the fits and the path of w on the loss. Below, the attention weights of three of the
-# models, each row a query and each column a training point. The queries are the training points
-# themselves, which here, as in any prediction, may attend to themselves. With w = 1 the weights
-# reach too far, after the textbook's run hardly beyond the point itself.
+# models: a line for each query, a column for each training point, both by their x. The queries are
+# the training points themselves, which here, as in any prediction, may attend to themselves. With
+# w = 1 the weights reach too far, after the textbook's run hardly beyond the point itself.
 
 figure, axes = plt.subplot_mosaic(
     [["fits"] * 3 + ["loss"] * 3, ["wide"] * 2 + ["sgd"] * 2 + ["learned"] * 2],
@@ -152,16 +153,18 @@ axes["loss"].set(xscale="log", xlabel="w", ylabel="mean squared leave-one-out er
 axes["loss"].set(title="one step too far", ylim=(0.25, None))
 axes["loss"].legend(fontsize="small", loc="upper right")
 
-for place, title, model in [
-    ("wide", "w = 1", plain),
-    ("sgd", "textbook, 5 epochs", sgd),
-    ("learned", "learned", default),
-]:
-    image = axes[place].imshow(model.attention_weights(X), cmap="gray_r", vmin=0, vmax=0.3)
-    axes[place].set(xlabel="training point", title=title)
-axes["wide"].set_ylabel("query")
-shown = [axes[place] for place in ("wide", "sgd", "learned")]
-figure.colorbar(image, ax=shown, extend="max", label="attention weight")
+shown = {
+    "wide": ("w = 1", plain),
+    "sgd": ("textbook, 5 epochs", sgd),
+    "learned": ("learned", default),
+}
+for place, (title, model) in shown.items():
+    display = AttentionDisplay.from_estimator(
+        model, X, ax=axes[place], colorbar=False, image_kwargs={"vmax": 0.3}
+    )
+    axes[place].set_title(title)
+label = "attention weight"
+figure.colorbar(display.image_, ax=[axes[place] for place in shown], extend="max", label=label)
 
 plt.show()
 

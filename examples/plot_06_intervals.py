@@ -19,6 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from skattn import NadarayaWatsonRegressor
+from skattn.inspection import RegressionDisplay
 
 
 def draw(n, seed):
@@ -69,18 +70,18 @@ X, y = draw(300, 0)
 model = NadarayaWatsonRegressor(degree=1).fit(X, y)
 grid = np.linspace(0.0, 1.0, 201)[:, None]
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-left.plot(X[:, 0], y, ".", color="0.6", ms=4, label="training rows")
-left.plot(grid, model.predict(grid), color="black", label="prediction")
+band = {"label": "90 %, local width"}
+RegressionDisplay.from_estimator(model, X, y, local=True, ax=left, band_kwargs=band)
 styles = {
     "one width": {"color": "tab:orange", "ls": "--", "marker": "s"},
     "local width": {"color": "tab:blue", "ls": "-", "marker": "o"},
     "quantiles": {"color": "black", "ls": ":", "marker": "^"},
 }
-for kind, interval in KINDS.items():
+for kind, label in {"one width": "90 %, one width", "quantiles": "5 % and 95 % quantiles"}.items():
     line = {key: styles[kind][key] for key in ("color", "ls")}
-    lower, upper = left.plot(grid, interval(model, grid), **line)
-    lower.set_label("5 % and 95 % quantiles" if kind == "quantiles" else f"90 %, {kind}")
-left.set(xlabel="x", ylabel="target", title="the first training set")
+    lower, _ = left.plot(grid, KINDS[kind](model, grid), **line)
+    lower.set_label(label)
+left.set(xlabel="x", title="the first training set")
 left.set_ylim(-2.6, 1.9)
 left.legend(fontsize="small", loc="lower left")
 

@@ -1,6 +1,7 @@
 """The house: layers, light imports, documented names."""
 
 import ast
+import configparser
 import graphlib
 import importlib
 import inspect
@@ -8,10 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+import sklearn
 from numpydoc.validate import validate
+from sklearn.utils import estimator_html_repr
+from sklearn.utils.fixes import parse_version
 
 import skattn
+import skattn.inspection
 
 PACKAGE = Path(skattn.__file__).parent
 DOCS = PACKAGE.parent / "docs"
@@ -40,6 +46,8 @@ LAYERS = {
         "learning",
         "_sklearn",
     },
+    # Displays read fitted estimators, whatever their class, and import none of them.
+    "inspection": set(),
     "": {"estimators"},
 }
 # Who may import what from outside.
@@ -133,16 +141,29 @@ def test_import_is_light():
     assert result.stdout.strip() == "set()"
 
 
+def test_displays_load_matplotlib_only_when_they_draw():
+    code = (
+        "import sys, skattn.inspection; print('matplotlib' in sys.modules);"
+        "sys.modules['matplotlib'] = None;"
+        "skattn.inspection.PredictionIntervalDisplay.from_predictions([1.0], [[0.0, 2.0]])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "False"
+    assert "ImportError: Displays need Matplotlib" in result.stderr
+    assert 'pip install "skattn[plot]"' in result.stderr
+
+
 def public_objects():
     """Public functions, classes and their methods, with their dotted names."""
-    for module in ("skattn", "skattn.kernels", "skattn.datasets"):
+    for module in ("skattn", "skattn.inspection", "skattn.kernels", "skattn.datasets"):
         for name in importlib.import_module(module).__all__:
             thing = getattr(importlib.import_module(module), name)
             if inspect.isclass(thing) or inspect.isfunction(thing):
                 yield f"{module}.{name}"
-            if inspect.isclass(thing) and module == "skattn":
-                members = inspect.getmembers(thing, inspect.isfunction)
-                own = (m for m, f in members if f.__module__.startswith("skattn"))
+            if inspect.isclass(thing) and module in ("skattn", "skattn.inspection"):
+                members = inspect.getmembers(thing, inspect.isroutine)
+                members = [(m, f) for m, f in members if hasattr(f, "__module__")]
+                own = (m for m, f in members if str(f.__module__).startswith("skattn"))
                 yield from (f"{module}.{name}.{member}" for member in own if member[0] != "_")
 
 
@@ -196,6 +217,32 @@ def test_class_docstring_describes_every_parameter_and_attribute(name):
     assert documented == fitted | OPTIONAL[name] | {"effective_dof_", "feature_names_in_"}
 
 
-@pytest.mark.parametrize("name", skattn.__all__)
+@pytest.mark.parametrize("name", [*skattn.__all__, *skattn.inspection.__all__])
 def test_every_public_name_is_in_the_api_page(name):
     assert name in (DOCS / "api.rst").read_text()
+
+
+def test_html_display_links_to_the_documentation():
+    setup = configparser.ConfigParser()
+    setup.read(PACKAGE.parent / "setup.cfg")
+    urls = setup["metadata"]["project_urls"].split("\n")
+    (base,) = (url.partition(" = ")[2] for url in urls if url.startswith("Documentation"))
+    page = f"{base}/generated/skattn.NadarayaWatsonRegressor.html"
+    assert f'href="{page}"' in estimator_html_repr(skattn.NadarayaWatsonRegressor())
+
+
+@pytest.mark.skipif(parse_version(sklearn.__version__) < parse_version("1.9"), reason="from 1.9")
+@pytest.mark.parametrize("name", skattn.__all__)
+def test_html_display_shows_few_and_small_attributes(name):
+    if name == "ParametricAttentionRegressor":
+        pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(300, 2))
+    model = getattr(skattn, name)().fit(X, X[:, 0] + 0.1 * rng.standard_normal(300))
+    shown = estimator_html_repr(model)
+    assert "bandwidth_" in shown
+    for private in ("_keys", "_parameters", "effective_dof_"):
+        assert f">{private}<" not in shown
+    fitted = {key: value for key, value in vars(model).items() if key.endswith("_")}
+    assert len(fitted) <= 14
+    assert all(np.size(value) <= 100 for value in fitted.values())

@@ -20,6 +20,8 @@ from skattn.bandwidth import share_of_copies
 from skattn.smoother import Keys, effective_neighbors, prediction_variance, smooth, smoother_matrix
 from skattn.uncertainty import LeftOut, local_means
 
+# Of the documentation, by class.
+API_PAGES = "https://skattn.github.io/skattn/generated"
 # The share of copied rows from which leave-one-out is likely to see them.
 _MANY_COPIES = 0.2
 
@@ -55,6 +57,10 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
     A subclass has the parameters `kernel`, `extrapolation` and `n_jobs`, resolves the bandwidth
     in `fit` and calls `_set_keys`. Whatever is added here is read off the attention weights.
     """
+
+    # Where scikit-learn's HTML display of an estimator links to.
+    _doc_link_module = "skattn"
+    _doc_link_template = f"{API_PAGES}/skattn.{{estimator_name}}.html"
 
     def predict(self, X, return_std=False):
         """Predict targets: the attention-weighted mean of the training targets, or a local line.
@@ -221,6 +227,13 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.bandwidth_ = bandwidth
         self._keys = keys
         self._single_output, self._dtype = single_output, dtype
+
+    def _training_rows(self):
+        """Features and targets (n_samples, n_outputs), in the order given to `fit`."""
+        check_is_fitted(self)
+        table = self._keys.table
+        order = np.argsort(table.rows)
+        return table.X[order], table.y[order]
 
     def _request(self, X):
         """What is asked of the keys, and the type of the results; None stands for the rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from numbers import Real
 
 import numpy as np
@@ -11,6 +12,7 @@ from skattn._sklearn import check_rows
 from skattn.bandwidth import spread
 from skattn.estimators._base import AttentionRegressor, is_whole
 from skattn.estimators._explanation import Explanation
+from skattn.geometry import Own
 from skattn.smoother import Keys, smooth, smooth_gradient, smoother_matrix
 from skattn.uncertainty import interval_rank, jackknife_plus, residual_scales, weighted_quantiles
 
@@ -171,6 +173,27 @@ class AttentionInference(AttentionRegressor):
             self._resources(np.float64),
             left_out,
         )
+
+    def _effects(self, X, rows):
+        """Predictions, less those without each of some training rows, the metric held.
+
+        `rows` (n_queries, n_rows) are positions in the data given to `fit`.
+        """
+        request, dtype = self._request(X)
+        table, resources = self._keys.table, self._resources(np.float64)
+        if table.n_keys == 1:
+            raise ValueError(
+                "Predictions without a training row need another one; got one row of positive "
+                "weight (n_samples=1). Fit on more rows."
+            )
+        keys = np.argsort(table.rows)[rows.ravel()]
+        own = Own(keys, keys + 1, np.zeros(keys.size))
+        pairs = request.take(np.repeat(np.arange(len(rows)), rows.shape[1]))
+        whole = smooth(request, resources)
+        without = smooth(replace(pairs, own=own), resources).mean.reshape(*rows.shape, -1)
+        effects = self._keys.unit.scale(whole.mean[:, None] - without)
+        effects = self._extrapolated(effects, whole.outside, "effects")
+        return self._finished(effects, X, dtype)
 
     def predict_gradient(self, X):
         """Derivatives of the prediction in each feature.

@@ -1,0 +1,353 @@
+"""Who attends to whom."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skattn.inspection._drawing import rank_ticks, several_axes, styled, weight_colors
+from skattn.inspection._inputs import Inside, as_array, chosen_feature, evenly_spaced, shown_of
+
+Array = NDArray[np.float64]
+
+
+class AttentionDisplay:
+    """Attention weights of queries on training rows: a heat map, or bars for a few queries.
+
+    Use :meth:`from_estimator` or :meth:`from_weights`; the constructor stores what they compute.
+
+    Parameters
+    ----------
+    weights : ndarray of shape (n_queries, n_keys) or (n_heads, n_queries, n_keys)
+        The weights, in the order of queries and keys as they were given.
+    query_values : ndarray of shape (n_queries,), default=None
+        Values of a feature, by which the queries are sorted. None leaves them in their order.
+    key_values : ndarray of shape (n_keys,), default=None
+        The same for the training rows.
+    feature_name : str, default=None
+        Name of that feature, for labels.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        The figure drawn on.
+    ax_ : matplotlib Axes
+        The first of the axes drawn on.
+    axes_ : ndarray of matplotlib Axes
+        All of them: one for each head, or each query of bars.
+    image_ : matplotlib AxesImage
+        The heat map of the first head; None for bars.
+    images_ : list of matplotlib AxesImage
+        Those of all heads.
+    colorbar_ : matplotlib Colorbar
+        The colour bar that all heads share; None for bars, or without one.
+    bars_ : list of matplotlib BarContainer
+        The bars of each query; empty for a heat map.
+
+    See Also
+    --------
+    AttentionProfileDisplay : The weights of one query, with data and fit.
+    leave_row_out_effect : How much predictions change without a training row.
+
+    Notes
+    -----
+    A weight tells how much the target of a training row counts in a prediction. It is no measure of
+    how important a row or a feature is: see :func:`leave_row_out_effect`.
+
+    All weights are kept, O(n_queries * n_keys) numbers: of many queries, pass some.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn import NadarayaWatsonRegressor
+    >>> from skattn.inspection import AttentionDisplay
+    >>> X = np.array([[2.0], [0.0], [1.0]])
+    >>> model = NadarayaWatsonRegressor(1.0).fit(X, [1.0, 2.0, 3.0])
+    >>> display = AttentionDisplay.from_estimator(model, X)
+    >>> np.asarray(display.image_.get_array()).round(2)  # sorted: 0, 1, 2
+    array([[0.57, 0.35, 0.08],
+           [0.27, 0.45, 0.27],
+           [0.08, 0.35, 0.57]])
+    """
+
+    def __init__(
+        self,
+        *,
+        weights: Any,
+        query_values: Any = None,
+        key_values: Any = None,
+        feature_name: str | None = None,
+    ) -> None:
+        self.weights = weights
+        self.query_values = query_values
+        self.key_values = key_values
+        self.feature_name = feature_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any = None,
+        *,
+        feature: int | str | None = None,
+        ax: Any = None,
+        **plot_kwargs: Any,
+    ) -> AttentionDisplay:
+        """Draw the attention weights of a fitted regressor.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `attention_weights`; or a pipeline or search around one.
+        X : array-like of shape (n_queries, n_features) or None
+            The queries. None stands for the training rows, each without itself. In a pipeline
+            they pass the steps before, and features are what those return.
+        y : None
+            Ignored; here by convention.
+        feature : int or str, default=None
+            Position or name of the feature to sort by. None is the only one, or none.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        **plot_kwargs : dict
+            Passed on to :meth:`plot`.
+
+        Returns
+        -------
+        display : AttentionDisplay
+            With what was drawn.
+
+        Raises
+        ------
+        ValueError
+            If there is no such feature.
+        """
+        inside = Inside(estimator, "attention_weights")
+        queries = inside.rows(X)
+        weights = inside.model.attention_weights(queries)
+        names = inside.names
+        j = chosen_feature(feature, names)
+        if j is None:
+            return cls(weights=weights).plot(ax, **plot_kwargs)
+        keys = inside.model._training_rows()[0]
+        display = cls(
+            weights=weights,
+            query_values=(keys if queries is None else as_array(queries))[:, j],
+            key_values=keys[:, j],
+            feature_name=names[j],
+        )
+        return display.plot(ax, **plot_kwargs)
+
+    @classmethod
+    def from_weights(
+        cls,
+        weights: Any,
+        *,
+        query_values: Any = None,
+        key_values: Any = None,
+        feature_name: str | None = None,
+        ax: Any = None,
+        **plot_kwargs: Any,
+    ) -> AttentionDisplay:
+        """Draw attention weights from wherever they come, such as a layer of a network.
+
+        Parameters
+        ----------
+        weights : array-like or tensor of shape (n_queries, n_keys) or (n_heads, n_queries, n_keys)
+            Arrays, sparse arrays and tensors, on any device and with or without gradients.
+        query_values, key_values : array-like or tensor, default=None
+            What to sort queries and keys by, and to label the axes with.
+        feature_name : str, default=None
+            Name of these values.
+        ax : matplotlib Axes, or one for each head, default=None
+            Where to draw; None makes a new figure.
+        **plot_kwargs : dict
+            Passed on to :meth:`plot`.
+
+        Returns
+        -------
+        display : AttentionDisplay
+            With what was drawn.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit.
+        """
+        array = as_array(weights)
+        if array.ndim not in (2, 3):
+            raise ValueError(
+                "weights must have shape (n_queries, n_keys) or (n_heads, n_queries, n_keys); got "
+                f"{array.shape}. Choose one of a batch, such as weights[0]."
+            )
+        display = cls(
+            weights=array,
+            query_values=_values(query_values, array.shape[-2], "query_values"),
+            key_values=_values(key_values, array.shape[-1], "key_values"),
+            feature_name=feature_name,
+        )
+        return display.plot(ax, **plot_kwargs)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        kind: str = "heatmap",
+        queries: Sequence[int] | None = None,
+        top_k: int = 10,
+        max_rows: int | None = 500,
+        colorbar: bool = True,
+        image_kwargs: Mapping[str, Any] | None = None,
+        bar_kwargs: Mapping[str, Any] | None = None,
+    ) -> AttentionDisplay:
+        """Draw the weights.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, or one for each head or each query of bars, default=None
+            Where to draw; None makes a new figure.
+        kind : {"heatmap", "bars"}, default="heatmap"
+            A heat map has a line for each query and a column for each training row, all of one
+            size; values on the axes are those of the rows there. Bars show the training rows of
+            largest absolute weight of a few queries.
+        queries : sequence of int, default=None
+            Which queries to show, by position. None is all for a heat map, the first for bars.
+        top_k : int, default=10
+            How many training rows the bars show.
+        max_rows : int, default=500
+            A heat map of more queries or training rows shows so many of each, evenly spaced in
+            their sorted order; the label of the axis says so. None shows all.
+        colorbar : bool, default=True
+            Whether to add a colour bar.
+        image_kwargs : dict, default=None
+            Passed on to :meth:`matplotlib.axes.Axes.imshow`.
+        bar_kwargs : dict, default=None
+            Passed on to :meth:`matplotlib.axes.Axes.barh`.
+
+        Returns
+        -------
+        self : AttentionDisplay
+            With what was drawn.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range.
+        """
+        if kind not in ("heatmap", "bars"):
+            raise ValueError(f"kind must be 'heatmap' or 'bars'; got {kind!r}.")
+        n_queries = self.weights.shape[-2]
+        shown = np.arange(n_queries) if queries is None else np.asarray(queries, dtype=np.intp)
+        if shown.size == 0 or shown.min() < -n_queries or shown.max() >= n_queries:
+            raise ValueError(
+                f"queries must be positions of the {n_queries} queries, from 0 to "
+                f"{n_queries - 1}; got {queries!r}."
+            )
+        shown = shown % n_queries
+        self.image_: Any = None
+        self.colorbar_: Any = None
+        self.images_: list[Any] = []
+        self.bars_: list[Any] = []
+        if kind == "heatmap":
+            self._draw_images(ax, shown, max_rows, image_kwargs)
+            if colorbar:
+                self._add_colorbar()
+        else:
+            self._draw_bars(ax, shown[:1] if queries is None else shown, top_k, bar_kwargs)
+        return self
+
+    def _draw_images(self, ax: Any, shown: Any, max_rows: int | None, given: Any) -> None:
+        heads = self.weights if self.weights.ndim == 3 else self.weights[None]
+        axes = self._on(several_axes(ax, len(heads), "head", (4.6, 4.0)))
+        values = None if self.query_values is None else self.query_values[shown]
+        order = np.arange(len(shown)) if values is None else np.argsort(values, kind="stable")
+        rows = shown[evenly_spaced(order, max_rows)]
+        columns = np.arange(heads.shape[-1])
+        if self.key_values is not None:
+            columns = np.argsort(self.key_values, kind="stable")
+        columns = evenly_spaced(columns, max_rows)
+        origin = "upper" if values is None else "lower"
+        defaults = {**weight_colors(heads), "aspect": "auto", "origin": origin}
+        style = styled("AxesImage", defaults, given)
+        if "norm" in style:
+            style = {key: style[key] for key in style if key not in ("vmin", "vmax")}
+        self.images_ = [
+            panel.imshow(head[np.ix_(rows, columns)], **style)
+            for panel, head in zip(axes, heads, strict=True)
+        ]
+        self.image_ = self.images_[0]
+        name = self._label("training row", self.key_values, columns, heads.shape[-1])
+        for head, panel in enumerate(axes):
+            panel.set_xlabel(name if len(heads) == 1 else f"{name}, head {head}")
+            _tick(panel.xaxis, self.key_values, columns)
+            _tick(panel.yaxis, self.query_values, rows)
+        axes[0].set_ylabel(self._label("query", self.query_values, rows, len(shown)))
+
+    def _add_colorbar(self) -> None:
+        low, high = self.image_.get_clim()
+        beyond = self.weights > high, self.weights < low
+        extend = ("neither", "max", "min", "both")[beyond[0].any() + 2 * beyond[1].any()]
+        self.colorbar_ = self.figure_.colorbar(
+            self.image_, ax=list(self.axes_), label="attention weight", extend=extend
+        )
+
+    def _draw_bars(self, ax: Any, shown: Any, top_k: int, given: Any) -> None:
+        if self.weights.ndim != 2:
+            raise ValueError(
+                f"kind='bars' needs the weights of one head; got {len(self.weights)} heads. Pass "
+                "those of one, weights[0]."
+            )
+        if isinstance(top_k, bool) or top_k < 1:
+            raise ValueError(f"top_k must be a positive whole number; got {top_k!r}.")
+        axes = self._on(several_axes(ax, len(shown), "query", (4.2, 3.6)))
+        for panel, query in zip(axes, shown, strict=True):
+            weights = self.weights[query]
+            rows = np.argsort(-np.abs(weights), kind="stable")[:top_k][::-1]
+            hatches = ["" if weight >= 0.0 else "///" for weight in weights[rows]]
+            defaults = {"color": "tab:blue", "edgecolor": "black", "hatch": hatches}
+            style = styled("Rectangle", defaults, given)
+            self.bars_.append(panel.barh(np.arange(len(rows)), weights[rows], **style))
+            panel.set_yticks(np.arange(len(rows)), [self._named(row) for row in rows])
+            whole = f"{len(rows)} of {len(weights):,} rows, sum {weights[rows].sum():.2f}"
+            at = "" if self.query_values is None else f" at {self.query_values[query]:.3g}"
+            panel.set(
+                xlabel=f"attention weight ({whole})", ylabel=f"training row, query {query}{at}"
+            )
+            panel.axvline(0.0, color="black", lw=0.8)
+
+    def _on(self, axes: NDArray[Any]) -> NDArray[Any]:
+        self.axes_, self.ax_, self.figure_ = axes, axes[0], axes[0].figure
+        return axes
+
+    def _label(self, what: str, values: Any, shown: Any, total: int) -> str:
+        name = what if values is None else f"{self.feature_name or 'value'} of the {what}"
+        return name + shown_of(len(shown), total)
+
+    def _named(self, row: int) -> str:
+        if self.key_values is None:
+            return str(row)
+        return f"{row} ({self.feature_name or 'value'} {self.key_values[row]:.3g})"
+
+
+def _values(values: Any, number: int, name: str) -> Array | None:
+    if values is None:
+        return None
+    array = as_array(values)
+    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    if array.shape != (number,):
+        raise ValueError(
+            f"{name} must hold one value for each, shape ({number},); got {array.shape}. "
+            "Choose one feature, such as X[:, 0]."
+        )
+    return array
+
+
+def _tick(axis: Any, values: Array | None, shown: Any) -> None:
+    if values is not None:
+        rank_ticks(axis, values[shown])
+    elif len(shown) and not np.array_equal(shown, np.arange(len(shown))):
+        places = np.unique(np.linspace(0, len(shown) - 1, 6).astype(int))
+        axis.set_ticks(places, [str(shown[place]) for place in places])

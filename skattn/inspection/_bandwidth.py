@@ -1,0 +1,254 @@
+"""How the criterion depends on the bandwidth."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+
+from skattn.inspection._drawing import log_ticks, one_axes, styled
+from skattn.inspection._inputs import as_array
+
+# What the criteria are called on an axis.
+_NAMES = {
+    "loo": "mean squared leave-one-out error",
+    "gcv": "generalised cross-validation",
+    "aicc": "corrected AIC",
+}
+# The axis of the criterion ends at so many times the median rise above the minimum.
+_MOST_RISE = 10.0
+
+
+class BandwidthDisplay:
+    """A selection criterion and the effective degrees of freedom against the bandwidth.
+
+    Use :meth:`from_estimator`; the constructor stores what it computes.
+
+    Parameters
+    ----------
+    bandwidths : ndarray of shape (n_bandwidths,)
+        Ascending: bandwidths of the only feature, or multiples of the fitted ones.
+    values : ndarray of shape (n_bandwidths,)
+        The criterion there.
+    effective_dof : ndarray of shape (n_bandwidths,), default=None
+        Effective degrees of freedom there.
+    fitted : float, default=None
+        The fitted bandwidth, in the same unit.
+    criterion : {"loo", "gcv", "aicc"}, default="loo"
+        Which criterion.
+    bandwidth_name : str, default="bandwidth"
+        What the bandwidths are, for the axis.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        The figure drawn on.
+    ax_ : matplotlib Axes
+        The axes of the criterion.
+    dof_ax_ : matplotlib Axes
+        The axes of the degrees of freedom; None without them.
+    line_ : matplotlib Line2D
+        The criterion.
+    minimum_ : matplotlib Line2D
+        Its least value.
+    fitted_line_ : matplotlib Line2D
+        The fitted bandwidth; None without.
+    dof_line_ : matplotlib Line2D
+        The degrees of freedom; None without them.
+
+    See Also
+    --------
+    skattn.NadarayaWatsonRegressor.criterion_curve : The criterion as numbers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skattn import NadarayaWatsonRegressor
+    >>> from skattn.inspection import BandwidthDisplay
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.uniform(size=(100, 1))
+    >>> y = np.sin(6 * X[:, 0]) + 0.2 * rng.standard_normal(100)
+    >>> display = BandwidthDisplay.from_estimator(NadarayaWatsonRegressor(), X, y)
+    >>> bool(display.bandwidths[display.values.argmin()] == display.fitted)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        bandwidths: Any,
+        values: Any,
+        effective_dof: Any = None,
+        fitted: float | None = None,
+        criterion: str = "loo",
+        bandwidth_name: str = "bandwidth",
+    ) -> None:
+        self.bandwidths = bandwidths
+        self.values = values
+        self.effective_dof = effective_dof
+        self.fitted = fitted
+        self.criterion = criterion
+        self.bandwidth_name = bandwidth_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        sample_weight: Any = None,
+        groups: Any = None,
+        criterion: str | None = None,
+        multiples: Any = None,
+        effective_dof: bool = True,
+        ax: Any = None,
+        **plot_kwargs: Any,
+    ) -> BandwidthDisplay:
+        """Draw the criterion around the bandwidth that an estimator chooses.
+
+        Parameters
+        ----------
+        estimator : NadarayaWatsonRegressor
+            Not `adaptive`. It is left as it is: a copy is fitted.
+        X : array-like of shape (n_samples, n_features)
+            The training rows.
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            Their targets.
+        sample_weight, groups : array-like of shape (n_samples,), default=None
+            As for `fit`.
+        criterion : {"loo", "gcv", "aicc"}, default=None
+            Which criterion; None is the one the estimator chooses by, or "loo".
+        multiples : array-like of shape (n_bandwidths,), default=None
+            At which multiples of the fitted bandwidths. None is 41 from 1/16 to 16. Features that
+            are smoothed out remain so.
+        effective_dof : bool, default=True
+            Whether to compute the effective degrees of freedom, which takes
+            O(n_bandwidths * n_samples ** 2) time.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        **plot_kwargs : dict
+            Passed on to :meth:`plot`.
+
+        Returns
+        -------
+        display : BandwidthDisplay
+            With what was drawn.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, the estimator is adaptive, or all features are smoothed
+            out.
+        """
+        if getattr(estimator, "adaptive", None) is not None:
+            raise ValueError(
+                f"BandwidthDisplay draws fixed bandwidths; got adaptive={estimator.adaptive!r}. "
+                "Use criterion_curve with numbers of neighbors."
+            )
+        chosen_by = estimator.bandwidth if isinstance(estimator.bandwidth, str) else "loo"
+        name = criterion or (chosen_by if chosen_by in _NAMES else "loo")
+        factors = (
+            np.geomspace(1 / 16, 16, 41) if multiples is None else np.sort(as_array(multiples))
+        )
+        if factors.ndim != 1 or not (np.isfinite(factors) & (factors > 0.0)).all():
+            raise ValueError(f"multiples must be positive finite numbers; got {multiples!r}.")
+        model = clone(estimator).fit(X, y, sample_weight=sample_weight, groups=groups)
+        if not np.isfinite(model.bandwidth_).any():
+            raise ValueError(
+                "bandwidth_ is infinite for every feature, since none helps to predict: it has no "
+                "multiples. Give a finite bandwidth."
+            )
+        rows = factors[:, None] * model.bandwidth_
+        dof = None
+        if effective_dof:
+            fits = (clone(estimator).set_params(bandwidth=row) for row in rows)
+            dof = np.array([f.fit(X, y, sample_weight=sample_weight).effective_dof_ for f in fits])
+        unit = float(model.bandwidth_[0]) if len(model.bandwidth_) == 1 else 1.0
+        display = cls(
+            bandwidths=factors * unit,
+            values=model.criterion_curve(rows, criterion=name),
+            effective_dof=dof,
+            fitted=unit,
+            criterion=name,
+            bandwidth_name="bandwidth" if rows.shape[1] == 1 else "multiple of the bandwidths",
+        )
+        return display.plot(ax, **plot_kwargs)
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        line_kwargs: Mapping[str, Any] | None = None,
+        dof_kwargs: Mapping[str, Any] | None = None,
+    ) -> BandwidthDisplay:
+        """Draw the criterion, and the degrees of freedom on an axis to the right.
+
+        Where the criterion rises to more than ten times the median of its rises above the minimum,
+        it leaves the axes.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure. The degrees of freedom get a twin of it.
+        line_kwargs, dof_kwargs : dict, default=None
+            Passed on to :meth:`matplotlib.axes.Axes.plot` for the criterion and the degrees of
+            freedom.
+
+        Returns
+        -------
+        self : BandwidthDisplay
+            With what was drawn.
+        """
+        ax = self.ax_ = one_axes(ax)
+        self.figure_, self.dof_ax_ = ax.figure, None
+        self.fitted_line_ = self.dof_line_ = None
+        if self.effective_dof is not None:
+            self._draw_dof(dof_kwargs)
+        style = styled("Line2D", {"color": "black"}, line_kwargs)
+        (self.line_,) = ax.plot(self.bandwidths, self.values, **style)
+        least = int(np.nanargmin(self.values))
+        label = f"least, at {self.bandwidths[least]:.3g}"
+        style = {"color": "tab:red", "marker": "o", "ls": "", "ms": 8, "label": label}
+        (self.minimum_,) = ax.plot(self.bandwidths[least], self.values[least], **style)
+        if self.fitted is not None:
+            style = {"color": "0.5", "ls": ":", "label": f"fitted, {self.fitted:.3g}"}
+            self.fitted_line_ = ax.axvline(self.fitted, **style)
+        ax.set(xscale="log", xlabel=self.bandwidth_name)
+        ax.set_ylabel(_NAMES.get(self.criterion, self.criterion))
+        log_ticks(ax.xaxis)
+        self._leave_room()
+        ax.legend(fontsize="small", loc="upper center")  # where neither curve runs
+        return self
+
+    def _leave_room(self) -> None:
+        """Let values far above most others leave the axes: the minimum is to be seen."""
+        values = np.asarray(self.values)[np.isfinite(self.values)]
+        low = float(values.min(initial=np.inf))
+        reach = _MOST_RISE * float(np.median(values - low)) if values.size else 0.0
+        if 0.0 < reach < values.max() - low:
+            self.ax_.set_ylim(low - 0.05 * reach, low + reach)
+
+    def _draw_dof(self, given: Any) -> None:
+        twin = self.dof_ax_ = self.ax_.twinx()
+        style = styled("Line2D", {"color": "tab:blue", "ls": "--"}, given)
+        (self.dof_line_,) = twin.plot(self.bandwidths, self.effective_dof, **style)
+        twin.set(yscale="log")
+        log_ticks(twin.yaxis)
+        twin.set_ylabel("effective degrees of freedom (dashed)", color="tab:blue")
+        twin.tick_params(axis="y", labelcolor="tab:blue")
+        self.ax_.set_zorder(twin.get_zorder() + 1)  # the legend over both
+        self.ax_.patch.set_visible(False)
+
+
+def _factors(multiples: Any) -> NDArray[np.float64]:
+    """Multiples in ascending order."""
+    if multiples is None:
+        return np.geomspace(1 / 16, 16, 41)
+    factors = np.sort(as_array(multiples))
+    if factors.ndim != 1 or not (np.isfinite(factors) & (factors > 0.0)).all():
+        raise ValueError(f"multiples must be positive finite numbers; got {multiples!r}.")
+    return factors

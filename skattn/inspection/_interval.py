@@ -1,0 +1,224 @@
+"""Whether intervals hold what they promise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from skattn.inspection._drawing import one_axes, styled
+from skattn.inspection._inputs import Inside, as_array, chosen_target, evenly_spaced, shown_of
+
+
+class PredictionIntervalDisplay:
+    """Prediction intervals beside the targets that came out: how many are inside, and where.
+
+    Use :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores what they
+    compute.
+
+    Parameters
+    ----------
+    targets : ndarray of shape (n_queries,)
+        What came out.
+    lower, upper : ndarray of shape (n_queries,)
+        Bounds of the intervals.
+    coverage : float, default=None
+        The share of targets that was to be inside.
+
+    Attributes
+    ----------
+    figure_ : matplotlib Figure
+        The figure drawn on.
+    ax_ : matplotlib Axes
+        The axes drawn on.
+    intervals_ : matplotlib LineCollection
+        The intervals, a line each.
+    hits_ : matplotlib Line2D
+        The targets inside.
+    misses_ : matplotlib Line2D
+        The targets outside.
+
+    See Also
+    --------
+    skattn.NadarayaWatsonRegressor.predict_interval : How intervals are computed.
+
+    Examples
+    --------
+    >>> from skattn.inspection import PredictionIntervalDisplay
+    >>> intervals = [[0.0, 1.0], [1.0, 4.0], [2.0, 3.0]]
+    >>> display = PredictionIntervalDisplay.from_predictions([0.5, 2.0, 9.0], intervals)
+    >>> display.misses_.get_label()
+    '1 of 3 missed (coverage 66.7 %)'
+    """
+
+    def __init__(
+        self, *, targets: Any, lower: Any, upper: Any, coverage: float | None = None
+    ) -> None:
+        self.targets = targets
+        self.lower = lower
+        self.upper = upper
+        self.coverage = coverage
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: Any,
+        y: Any,
+        *,
+        coverage: float = 0.9,
+        local: bool = False,
+        target: int | None = None,
+        ax: Any = None,
+        **plot_kwargs: Any,
+    ) -> PredictionIntervalDisplay:
+        """Draw the intervals of a fitted regressor at rows that it has not seen.
+
+        Parameters
+        ----------
+        estimator : estimator
+            Fitted, with `predict_interval`; or a pipeline or search around one.
+        X : array-like of shape (n_queries, n_features)
+            Rows that were not in the training.
+        y : array-like of shape (n_queries,) or (n_queries, n_outputs)
+            Their targets.
+        coverage : float, default=0.9
+            The share of targets that is to be inside.
+        local : bool, default=False
+            Whether the width follows the noise.
+        target : int, default=None
+            Which output, where there are several.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        **plot_kwargs : dict
+            Passed on to :meth:`plot`.
+
+        Returns
+        -------
+        display : PredictionIntervalDisplay
+            With what was drawn.
+        """
+        inside = Inside(estimator, "predict_interval")
+        bounds = inside.model.predict_interval(inside.rows(X), coverage, local=local)
+        return cls.from_predictions(
+            chosen_target(as_array(y), target),
+            chosen_target(as_array(bounds), target, axis=2),
+            coverage=coverage,
+            ax=ax,
+            **plot_kwargs,
+        )
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y: Any,
+        intervals: Any,
+        *,
+        coverage: float | None = None,
+        ax: Any = None,
+        **plot_kwargs: Any,
+    ) -> PredictionIntervalDisplay:
+        """Draw intervals from wherever they come.
+
+        Parameters
+        ----------
+        y : array-like or tensor of shape (n_queries,)
+            What came out.
+        intervals : array-like or tensor of shape (n_queries, 2)
+            Lower and upper bounds.
+        coverage : float, default=None
+            The share of targets that was to be inside.
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        **plot_kwargs : dict
+            Passed on to :meth:`plot`.
+
+        Returns
+        -------
+        display : PredictionIntervalDisplay
+            With what was drawn.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit.
+        """
+        targets, bounds = as_array(y), as_array(intervals)
+        targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+        if targets.ndim != 1 or bounds.shape != (len(targets), 2):
+            raise ValueError(
+                "intervals must have shape (n_queries, 2) and y shape (n_queries,); got "
+                f"{bounds.shape} and {targets.shape}. Choose one output of several."
+            )
+        lower, upper = bounds.T
+        return cls(targets=targets, lower=lower, upper=upper, coverage=coverage).plot(
+            ax, **plot_kwargs
+        )
+
+    def plot(
+        self,
+        ax: Any = None,
+        *,
+        order: str = "width",
+        max_rows: int | None = 300,
+        interval_kwargs: Mapping[str, Any] | None = None,
+        hit_kwargs: Mapping[str, Any] | None = None,
+        miss_kwargs: Mapping[str, Any] | None = None,
+    ) -> PredictionIntervalDisplay:
+        """Draw the intervals side by side, and the targets inside and outside of them.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            Where to draw; None makes a new figure.
+        order : {"width", "middle"}, default="width"
+            Whether intervals are sorted by their width, and drawn around zero, or by their middle,
+            and drawn where they are.
+        max_rows : int, default=300
+            Of more queries, so many are drawn, evenly spaced in that order; the label of the axis
+            says so. None draws all. The coverage in the legend is always that of all.
+        interval_kwargs, hit_kwargs, miss_kwargs : dict, default=None
+            Passed on to :meth:`matplotlib.axes.Axes.vlines` for the intervals, and to
+            :meth:`matplotlib.axes.Axes.plot` for targets inside and outside.
+
+        Returns
+        -------
+        self : PredictionIntervalDisplay
+            With what was drawn.
+
+        Raises
+        ------
+        ValueError
+            If `order` is none of these.
+        """
+        if order not in ("width", "middle"):
+            raise ValueError(f"order must be 'width' or 'middle'; got {order!r}.")
+        ax = self.ax_ = one_axes(ax)
+        self.figure_ = ax.figure
+        middle = 0.5 * (self.lower + self.upper)
+        by = self.upper - self.lower if order == "width" else middle
+        rows = evenly_spaced(np.argsort(by, kind="stable"), max_rows)
+        base = middle[rows] if order == "width" else np.zeros(len(rows))
+        style = {"colors": "tab:blue", "alpha": 0.45, "linewidths": max(0.7, 180 / len(rows))}
+        style = styled("LineCollection", {**style, "label": "interval"}, interval_kwargs)
+        ends = self.lower[rows] - base, self.upper[rows] - base
+        self.intervals_ = ax.vlines(np.arange(len(rows)), *ends, **style)
+        self._draw_targets(rows, base, hit_kwargs, miss_kwargs)
+        ax.set_xlabel(f"query, by {order} of the interval" + shown_of(len(rows), len(by)))
+        ax.set_ylabel("target less middle" if order == "width" else "target")
+        ax.legend(fontsize="small")
+        return self
+
+    def _draw_targets(self, rows: Any, base: Any, hit_kwargs: Any, miss_kwargs: Any) -> None:
+        inside = (self.lower <= self.targets) & (self.targets <= self.upper)
+        places, heights, hit = np.arange(len(rows)), self.targets[rows] - base, inside[rows]
+        style = {"color": "0.25", "marker": ".", "ls": "", "ms": 4, "label": "target inside"}
+        style = styled("Line2D", style, hit_kwargs)
+        (self.hits_,) = self.ax_.plot(places[hit], heights[hit], **style)
+        asked = "" if self.coverage is None else f", asked for {100 * self.coverage:g} %"
+        missed = f"{(~inside).sum():,} of {len(inside):,} missed"
+        label = f"{missed} (coverage {100 * inside.mean():.1f} %{asked})"
+        style = {"color": "tab:red", "marker": "x", "ls": "", "ms": 6, "label": label}
+        style = styled("Line2D", style, miss_kwargs)
+        (self.misses_,) = self.ax_.plot(places[~hit], heights[~hit], **style)
