@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from skattn.attention import Line, Request, Resources, Rows, read_rows
 from skattn.geometry import Own
-from skattn.smoother import Lines, effective_neighbors, fit_lines, smooth
+from skattn.smoother import Lines, effective_neighbors, fit_lines, heads_of, smooth
 
 __all__ = [
     "LeftOut",
@@ -41,7 +41,7 @@ _LARGE_SHARE = 0.5
 
 def local_means(request: Request, resources: Resources, values: Array) -> Array:
     """Attention-weighted means of some values of the keys, (n_queries, n_columns)."""
-    return smooth(replace(request, values=values, line=None), resources).mean
+    return smooth(request.of_values(values), resources).mean
 
 
 def weighted_quantiles(
@@ -234,7 +234,7 @@ def jackknife_plus(
 
     def receive(block: Rows) -> None:
         outside[block.queries] = block.outside
-        without = _Without(block, request.take(block.queries), left_out, alone)
+        without = _without(block, request.take(block.queries), left_out, alone)
         width = np.broadcast_to(scale[block.queries], without.mean.shape)
         unit = np.where(width > 0.0, width, 1.0)
         for output, ladder in enumerate(ladders):
@@ -287,6 +287,37 @@ class _Ladder:
         return high
 
 
+def _without(
+    block: Rows, request: Request, left_out: LeftOut, resources: Resources
+) -> _Without | _MixedWithout:
+    """How the predictions of a block of queries move, of one head or of several."""
+    if not block.heads:
+        return _Without(block, request, left_out, resources)
+    parts = [_without(rows, head, left_out, resources) for rows, head in heads_of(block, request)]
+    return _MixedWithout([head.gate for head in request.heads], parts, block.weights.shape[1])
+
+
+class _MixedWithout:
+    """How mixed predictions move: each head does without what is left out."""
+
+    def __init__(
+        self, gates: list[Array], parts: list[_Without | _MixedWithout], n_keys: int
+    ) -> None:
+        self.gates, self.parts, self.n_keys = gates, parts, n_keys
+        self.mean: Array = np.einsum("hq,hqp->qp", gates, [part.mean for part in parts])
+
+    def moves(self, output: int) -> tuple[Indices, Indices, Array]:
+        """(query, key, f_-i - f): how predictions move without each key that matters."""
+        pairs, moved = [], []
+        for gate, part in zip(self.gates, self.parts, strict=True):
+            queries, keys, moves = part.moves(output)
+            pairs.append(queries * self.n_keys + keys)
+            moved.append(gate[queries] * moves)
+        pair, position = np.unique(np.concatenate(pairs), return_inverse=True)
+        total = np.bincount(position, np.concatenate(moved), len(pair)).astype(np.float64)
+        return (pair // self.n_keys).astype(np.intp), (pair % self.n_keys).astype(np.intp), total
+
+
 class _Without:
     """How the predictions of a block of queries move when rows are left out, without refitting.
 
@@ -299,14 +330,13 @@ class _Without:
         self, block: Rows, request: Request, left_out: LeftOut, resources: Resources
     ) -> None:
         self.request, self.resources, self.left_out = request, resources, left_out
-        self.weights = block.weights
+        self.weights, self.mean = block.weights, block.weights @ request.values
         shares = left_out.sums(block.weights)
         self.entries = np.nonzero(shares > left_out.smallest_weight)
         queries, units = self.entries
         self.removed = 1.0 - left_out.own.kept[left_out.units[units]]
         self.shares = shares[self.entries] * self.removed
         if request.line is None:
-            self.mean = self.weights @ request.values
             self.leverages = self.shares
         else:
             within = replace(block, queries=slice(0, len(self.weights)))
@@ -348,7 +378,7 @@ class _Without:
     def _predict_anew(self, queries: Indices, units: Indices) -> Array:
         """Predictions where too much is left out for subtraction."""
         own = self.left_out.own.take(self.left_out.units[units])
-        return smooth(replace(self.request.take(queries), own=own), self.resources).mean
+        return smooth(self.request.take(queries).leaving_out(own), self.resources).mean
 
     def moves(self, output: int) -> tuple[Indices, Indices, Array]:
         """(query, key, f_-i - f): how predictions move without each key that matters."""

@@ -23,7 +23,7 @@ from skattn.attention._dense import dense_sums
 from skattn.attention._far import far_slopes, far_sums
 from skattn.attention._grid import bandwidth_ladder, grid_means
 from skattn.attention._merge import Sums
-from skattn.attention._request import Line, Radii, Request, Resources, slices
+from skattn.attention._request import Head, Line, Radii, Request, Resources, slices
 from skattn.attention._rows import Rows, inverse_radii, read_rows
 from skattn.attention._slopes import slope_sums
 from skattn.attention._threads import run_blocks, single_threaded_blas
@@ -33,6 +33,7 @@ from skattn.kernels import Kernel
 
 __all__ = [
     "Attended",
+    "Head",
     "Line",
     "Radii",
     "Request",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,22 @@ class Line:
 
 
 @dataclass(frozen=True)
+class Head:
+    """One of several kinds of attention that are mixed.
+
+    Attributes
+    ----------
+    gate : ndarray of shape (n_queries,)
+        Its share, for each query; shares sum to 1.
+    request : Request
+        For the same queries, keys and values.
+    """
+
+    gate: Array
+    request: Request
+
+
+@dataclass(frozen=True)
 class Request:
     """Sums over keys, in coordinates.
 
@@ -79,6 +96,9 @@ class Request:
         Bandwidths that vary.
     line : Line or None
         Where lines are fitted instead of means.
+    heads : tuple of Head
+        Where there are any, weights, means and lines are mixed from theirs; coordinates and lines
+        of the request are those of the first, what is left out is the same for all.
     """
 
     queries: Array
@@ -90,6 +110,12 @@ class Request:
     repeats: Array | None = None
     radii: Radii | None = None
     line: Line | None = None
+    heads: tuple[Head, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it asks for means under one kind of weights, which engines sum fast."""
+        return self.line is None and self.radii is None and not self.heads
 
     @property
     def n_pairs(self) -> int:
@@ -106,7 +132,20 @@ class Request:
             line=None
             if self.line is None
             else replace(self.line, queries=self.line.queries[queries]),
+            heads=tuple(Head(h.gate[queries], h.request.take(queries)) for h in self.heads),
         )
+
+    def leaving_out(self, own: Own) -> Request:
+        """The same request, with something else left out."""
+        return self._in_all_heads(own=own)
+
+    def of_values(self, values: Array) -> Request:
+        """What the same weights make of other values, as means."""
+        return self._in_all_heads(values=values, line=None)
+
+    def _in_all_heads(self, **changes: Any) -> Request:
+        heads = tuple(Head(h.gate, h.request._in_all_heads(**changes)) for h in self.heads)
+        return replace(self, heads=heads, **changes)
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,15 @@ class Rows:
         Weight of the queries' own keys, or of what stays of them.
     outside : ndarray of shape (n_rows,) of bool
         Queries without a key in the support.
+    heads : tuple of Rows
+        Those of each head of the request, which `weights` and `own_weight` are mixed from.
     """
 
     queries: slice
     weights: Array
     own_weight: Array
     outside: NDArray[np.bool_]
+    heads: tuple[Rows, ...] = ()
 
 
 def read_rows(request: Request, resources: Resources, receive: Callable[[Rows], None]) -> None:
@@ -56,18 +59,43 @@ def read_rows(request: Request, resources: Resources, receive: Callable[[Rows], 
     """
     double = replace(resources, dtype=np.dtype(np.float64))
     blocks = double.row_blocks(len(request.queries), len(request.keys), least=_ROWS)
-    fixed = _Fixed(request) if request.radii is None else None
+    reader = _Reader(request, double)
 
     def run(row_blocks: Sequence[slice]) -> None:
         for queries in row_blocks:
-            if fixed is not None:
-                weights, outside = fixed.read(queries, double)
-            else:
-                weights, outside = _adaptive_weights(request.take(queries))
-            weights /= weights.sum(axis=1, keepdims=True)
-            receive(Rows(queries, weights, _own_weights(request, queries, weights), outside))
+            receive(reader.read(queries))
 
     run_blocks(run, blocks, double.workers(request.n_pairs))
+
+
+class _Reader:
+    """Attention weights of blocks of queries, by the definition that the request calls for."""
+
+    def __init__(self, request: Request, resources: Resources) -> None:
+        self.request, self.resources = request, resources
+        self.heads = [_Reader(head.request, resources) for head in request.heads]
+        self.fixed = None if self.heads or request.radii is not None else _Fixed(request)
+
+    def read(self, queries: slice) -> Rows:
+        if self.heads:
+            return self._mixed(queries)
+        if self.fixed is not None:
+            weights, outside = self.fixed.read(queries, self.resources)
+        else:
+            weights, outside = _adaptive_weights(self.request.take(queries))
+        weights /= weights.sum(axis=1, keepdims=True)
+        return Rows(queries, weights, _own_weights(self.request, queries, weights), outside)
+
+    def _mixed(self, queries: slice) -> Rows:
+        heads = tuple(reader.read(queries) for reader in self.heads)
+        gates = [head.gate[queries] for head in self.request.heads]
+        weights, own_weight = np.zeros_like(heads[0].weights), np.zeros(len(gates[0]))
+        for gate, head in zip(gates, heads, strict=True):
+            weights += gate[:, None] * head.weights
+            own_weight += gate * head.own_weight
+        weights /= weights.sum(axis=1, keepdims=True)
+        outside = np.logical_and.reduce([head.outside for head in heads])
+        return Rows(queries, weights, own_weight, outside, heads)
 
 
 class _Fixed:

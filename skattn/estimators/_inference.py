@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from numbers import Real
 
 import numpy as np
@@ -190,7 +189,7 @@ class AttentionInference(AttentionRegressor):
         own = Own(keys, keys + 1, np.zeros(keys.size))
         pairs = request.take(np.repeat(np.arange(len(rows)), rows.shape[1]))
         whole = smooth(request, resources)
-        without = smooth(replace(pairs, own=own), resources).mean.reshape(*rows.shape, -1)
+        without = smooth(pairs.leaving_out(own), resources).mean.reshape(*rows.shape, -1)
         effects = self._keys.unit.scale(whole.mean[:, None] - without)
         effects = self._extrapolated(effects, whole.outside, "effects")
         return self._finished(effects, X, dtype)

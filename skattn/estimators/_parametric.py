@@ -36,6 +36,8 @@ from skattn.smoother import Keys
 _MOST_QUERIES = 1000
 # More rows are learned from in single precision: the loss is the same to 1e-5, in half the time.
 _DOUBLE_ROWS = 500
+# So many rows that a rough metric was not learned from say whether lines should bend.
+_ENOUGH_TO_CHOOSE = 300
 # Of more features, "auto" learns factors only: full maps have many entries, and overfit.
 _MOST_PROJECTED = 20
 _LEARNABLE = {name for name, kernel in KERNELS.items() if kernel.has_slope}
@@ -78,8 +80,10 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         Whether the ranks of the features join them in the metric, with factors of their own: what
         counts may be how many training rows lie between two values. Lines are in the features.
     curvature : bool, default=True
-        Whether local lines bend along one axis: the direction in which the metric tells rows apart
-        best, found on up to 300 rows. Along it, fits are parabolas. Not used at degree 0.
+        Whether local lines may bend along one axis: the direction in which a rough metric, learned
+        from up to 300 queries, tells rows apart best. Along it, fits are parabolas. Where 300
+        queries or more are left over, lines stay straight unless these are predicted better. Not
+        used at degree 0.
     alpha : float, default=None
         Multiplies the penalty on what is learned: log-factors are shrunk towards their best common
         value, entries of a projection towards the best diagonal one. At 1, which None is, the
@@ -385,14 +389,25 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
 
         with learning.limited_threads(effective_n_jobs(self.n_jobs)):
             if self.degree == 1 and self.curvature:
-                rough = self._parametrization(design.problem.n_plain, has_axis=True)
-                rough = replace(settings, parametrization=rough)
-                axis = learning.leading_axis(design.problem, queries, rough, device)
-                design = design.bent(axis)
+                design = self._bent(learning, design, queries, settings, device)
             rows = queries, validation, honest
             learned = self._trained(learning, design, rows, settings, device, steps)
         self._describe(design, learned)
         return design.keys(learned.matrix, learned.ridge)
+
+    def _bent(self, learning, design, queries, settings, device):
+        """The design with lines that bend, if there are few rows or those left over say so."""
+        n_plain = design.problem.n_plain
+        kind = self._parametrization(n_plain, has_axis=True)
+        settings = replace(settings, parametrization=kind)
+        straight, others = learning.rough(design.problem, queries, settings, device)
+        bent = design.bent(learning.leading_axis(straight, n_plain))
+        if bent is design or len(others) < _ENOUGH_TO_CHOOSE:
+            return bent
+        curved, _ = learning.rough(bent.problem, queries, settings, device)
+        with_curves = learning.score(bent.problem, others, curved, device)
+        without = learning.score(design.problem, others, straight, device)
+        return bent if with_curves >= without else design
 
     def _as_fitted(self, keys):
         """The attributes that predictions need, as if training had stopped."""

@@ -1,7 +1,7 @@
 """Learning what earns weight: everything that trains, on tensors of any device."""
 
 from skattn.learning._device import limited_threads, resolve_device
-from skattn.learning._learn import Learned, Settings, descend, leading_axis, learn, score
+from skattn.learning._learn import Learned, Settings, descend, leading_axis, learn, rough, score
 from skattn.learning._objective import Problem
 
 __all__ = [
@@ -13,5 +13,6 @@ __all__ = [
     "learn",
     "limited_threads",
     "resolve_device",
+    "rough",
     "score",
 ]

@@ -22,7 +22,7 @@ from skattn.learning._trainer import (
     lbfgs,
 )
 
-__all__ = ["Learned", "Settings", "descend", "leading_axis", "learn", "score"]
+__all__ = ["Learned", "Settings", "descend", "leading_axis", "learn", "rough", "score"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -37,7 +37,7 @@ _FREE_ENTRIES = 1.0
 # How far log-scales may go from the common one, and entries of a full metric from the diagonal.
 _LOWER, _UPPER, _FARTHEST = -6.0, 4.0, 3.0
 _RIDGES = np.log([1e-6, 1e3])
-# Queries on which the start is sought, and steps to see in which direction lines bend.
+# Queries on which the start is sought, and rough metrics are learned; in how many steps.
 _START_QUERIES, _ROUGH_STEPS = 300, 30
 
 
@@ -157,27 +157,24 @@ def learn(
     return stage.projection(learned) if settings.parametrization == "projection" else learned
 
 
-def leading_axis(
+def rough(
     problem: Problem, queries: Indices, settings: Settings, device: torch.device
-) -> Array:
-    """The direction in which a metric, learned from few queries, tells rows apart best.
-
-    The metric is narrowest where lines fit worst, so that this is where they bend.
+) -> tuple[Learned, Indices]:
+    """A metric learned from few of the queries in few steps, and those of the others.
 
     Parameters
     ----------
     problem, queries, settings, device
-        As for `learn`, of local lines. The metric is a "feature" or "projection" one.
+        As for `learn`.
 
     Returns
     -------
-    ndarray of shape (n_plain,)
-        In the features that are no ranks; of length one.
+    learned : Learned
+    others : ndarray of shape (n_others,)
+        The queries it was not learned from.
     """
-    if problem.n_plain == 1:
-        return np.ones(1)
     few = _few(queries)
-    rough = replace(
+    quick = replace(
         settings,
         n_components=None,
         solver="gauss-newton",
@@ -185,8 +182,16 @@ def leading_axis(
         max_iter=_ROUGH_STEPS,
         start=None,
     )
-    learned = learn(problem, few, few[:0], rough, device, None, lambda matrix, ridge: False)
-    axis = np.linalg.svd(learned.matrix[: problem.n_plain])[0][:, 0]
+    learned = learn(problem, few, few[:0], quick, device, None, lambda matrix, ridge: False)
+    return learned, np.setdiff1d(queries, few)
+
+
+def leading_axis(learned: Learned, n_plain: int) -> Array:
+    """The direction in which a metric tells rows apart best, in the features that are no ranks.
+
+    It is narrowest where lines fit worst, so that this is where they should bend.
+    """
+    axis = np.linalg.svd(learned.matrix[:n_plain])[0][:, 0]
     return axis * np.sign(axis[np.argmax(np.abs(axis))])
 
 

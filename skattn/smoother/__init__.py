@@ -8,6 +8,7 @@ squares times the variances of the targets.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -24,17 +25,19 @@ from skattn.attention import (
     read_rows,
 )
 from skattn.smoother._gradients import smooth_gradient
-from skattn.smoother._keys import Adaptive, Keys
+from skattn.smoother._keys import Adaptive, EqualGates, Keys
 from skattn.smoother._lines import Lines, fit_lines
 from skattn.smoother._slopes import smooth_slopes
 
 __all__ = [
     "Adaptive",
+    "EqualGates",
     "Keys",
     "Lines",
     "Smoothed",
     "effective_neighbors",
     "fit_lines",
+    "heads_of",
     "prediction_variance",
     "smooth",
     "smooth_gradient",
@@ -83,7 +86,7 @@ def smooth(request: Request, resources: Resources) -> Smoothed:
     Time O(n_queries * n_keys * (n_features + n_directions**2)); memory O(n_keys * n_directions**2)
     a thread.
     """
-    if request.line is None and request.radii is None:
+    if request.is_plain:
         attended = _attend(replace(request, repeats=None), resources)
         return Smoothed(attended.mean, attended.own_weight, attended.outside)
     n_queries, n_outputs = len(request.queries), request.values.shape[1]
@@ -96,16 +99,29 @@ def smooth(request: Request, resources: Resources) -> Smoothed:
     def receive(block: Rows) -> None:
         rows = order[block.queries]
         result.outside[rows] = block.outside
-        if ordered.line is None:
-            result.mean[rows] = block.weights @ request.values
-            result.leverage[rows] = block.own_weight
-            return
-        lines = fit_lines(block, ordered.line, request.values)
-        result.mean[rows] = lines.mean
-        result.leverage[rows] = block.own_weight * (1.0 + lines.reach)
+        result.mean[rows], result.leverage[rows] = _fit(block, ordered)
 
     read_rows(ordered, resources, receive)
     return result
+
+
+def _fit(block: Rows, request: Request) -> tuple[Array, Array]:
+    """Predictions and leverages of a block of queries."""
+    if block.heads:
+        fits = [_fit(*head) for head in heads_of(block, request)]
+        gates = np.stack([head.gate[block.queries] for head in request.heads])
+        means, leverages = (np.stack(parts) for parts in zip(*fits, strict=True))
+        return np.einsum("hq,hqp->qp", gates, means), np.einsum("hq,hq->q", gates, leverages)
+    if request.line is None:
+        return block.weights @ request.values, block.own_weight
+    lines = fit_lines(block, request.line, request.values)
+    return lines.mean, block.own_weight * (1.0 + lines.reach)
+
+
+def heads_of(block: Rows, request: Request) -> Iterator[tuple[Rows, Request]]:
+    """The rows of each head, and what they belong to."""
+    for rows, head in zip(block.heads, request.heads, strict=True):
+        yield rows, head.request
 
 
 def _coherent_order(request: Request) -> NDArray[np.intp]:
@@ -140,6 +156,11 @@ def smoother_matrix(
 
 def smoother_rows(block: Rows, request: Request) -> Array:
     """The rows of the smoother matrix that belong to a block of attention weights."""
+    if block.heads:
+        rows = np.zeros_like(block.weights)
+        for head, part in zip(request.heads, heads_of(block, request), strict=True):
+            rows += head.gate[block.queries, None] * smoother_rows(*part)
+        return rows
     if request.line is None:
         return block.weights
     lines = fit_lines(block, request.line, request.values)
@@ -186,7 +207,7 @@ def effective_neighbors(request: Request, resources: Resources) -> tuple[Array, 
     outside : ndarray of shape (n_queries,) of bool
         Queries without a key in the support.
     """
-    if request.radii is None:
+    if request.radii is None and not request.heads:
         attended = _attend(request, resources)
         assert attended.squares is not None
         return 1.0 / attended.squares, attended.outside

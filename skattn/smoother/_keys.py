@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.attention import Line, Radii, Request
+from skattn.attention import Head, Line, Radii, Request
 from skattn.geometry import Directions, Frame, Own, Table, Unit
 from skattn.kernels import Kernel
 from skattn.radii import neighbor_radii
@@ -26,6 +27,25 @@ class Map(Protocol):
     def gradient(self, slopes: Array, rows: Array) -> tuple[NDArray[np.intp], Array]:
         """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates."""
         ...
+
+
+class Gates(Protocol):
+    """The shares of several heads."""
+
+    def shares(self, rows: Array) -> Array:
+        """Shares for rows (n_rows, n_features), of shape (n_rows, n_heads); they sum to 1."""
+        ...
+
+
+@dataclass(frozen=True)
+class EqualGates:
+    """The same share for all heads: their mean."""
+
+    n_heads: int
+
+    def shares(self, rows: Array) -> Array:
+        """Shares for rows, all the same."""
+        return np.full((len(rows), self.n_heads), 1.0 / self.n_heads)
 
 
 @dataclass(frozen=True)
@@ -70,6 +90,10 @@ class Keys:
         In their unit.
     radii : ndarray of shape (n_keys, 2) or None
         Where every key has a bandwidth: to its `n_neighbors`-th neighbour, and to the next one.
+    heads : tuple of Keys
+        Where there are several kinds of attention: the same rows in the coordinates of each.
+    gates : Gates or None
+        Their shares.
     """
 
     table: Table
@@ -83,6 +107,13 @@ class Keys:
     line: Array | None
     values: Array
     radii: Array | None
+    heads: tuple[Keys, ...] = ()
+    gates: Gates | None = None
+
+    @classmethod
+    def mixed(cls, heads: Sequence[Keys], gates: Gates) -> Keys:
+        """The same training rows in the coordinates of several heads."""
+        return replace(heads[0], heads=tuple(heads), gates=gates)
 
     @classmethod
     def of(
@@ -140,12 +171,18 @@ class Keys:
 
     def at(self, X: Array) -> Request:
         """What queries (n_queries, n_features) ask for."""
+        return self._mixed(X, self._at(X), lambda keys: keys._at(X))
+
+    def _at(self, X: Array) -> Request:
         coordinates = self.frame.coordinates(X)
         line = None if self.directions is None else self.directions.coordinates(X)
         return self._request(coordinates, line, None, self._radii(coordinates, None))
 
     def leave_one_out(self) -> Request:
         """What the rows ask for, each without itself, or whatever is left out with it."""
+        return self._mixed(self.table.X, self._leave_one_out(), Keys._leave_one_out)
+
+    def _leave_one_out(self) -> Request:
         own = self.table.own()
         radii = self._radii(self.coordinates, own)
         if radii is not None and self.radii is not None and self.table.leaves_one_unit():
@@ -154,8 +191,19 @@ class Keys:
 
     def rows(self) -> Request:
         """What the rows ask for, nothing left out; a radius does not count its row."""
+        return self._mixed(self.table.X, self._rows(), Keys._rows)
+
+    def _rows(self) -> Request:
         radii = self._radii(self.coordinates, self.table.one_of_itself())
         return self._request(self.coordinates, self.line, self.table.itself(), radii)
+
+    def _mixed(self, X: Array, request: Request, ask: Callable[[Keys], Request]) -> Request:
+        """The request with those of the heads, if there are any."""
+        if self.gates is None:
+            return request
+        shares = self.gates.shares(X)
+        parts = zip(shares.T, self.heads, strict=True)
+        return replace(request, heads=tuple(Head(gate, ask(keys)) for gate, keys in parts))
 
     def _radii(self, coordinates: Array, own: Own | None) -> Radii | None:
         if self.adaptive is None:
