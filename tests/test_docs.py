@@ -144,3 +144,12 @@ def test_front_page_quotes_the_measured_errors():
     assert f"ahead of CatBoost on {wins(learned, errors['CatBoost'])[0]} of 16" in text
     california = f"{errors['CatBoost']['california']} against {learned['california']}"
     assert f"california ({california}) and five more" in text
+
+
+def test_readme_quotes_the_measured_errors():
+    errors = accuracy()
+    order = ["learned attention", "degree 0", "GP", "CatBoost", "HGB", "k-NN"]
+    readme = (ROOT / "README.md").read_text().replace("*", "")
+    for name, row, digits in [("error", "geometric mean", 3), ("seconds", "seconds of a fit", 2)]:
+        cells = " | ".join(f"{errors[method][row]:.{digits}f}" for method in order)
+        assert f"| {name} | {cells} |" in readme
