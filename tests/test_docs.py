@@ -27,7 +27,10 @@ PAGES = {
 BLOCK = re.compile(r"^( *)\.\. code-block:: (\w+)\n((?:\1   .*\n|\n)+)", re.MULTILINE)
 CODE = re.compile(r"\.\. (?:code|code-block|sourcecode|highlight|parsed-literal)::")
 # What else the code of a page imports; without it, its blocks are only compiled.
-NEEDS = {"guide/scaling_out.rst": ("dask.array", "distributed")}
+NEEDS = {
+    "guide/persistence.rst": ("cloudpickle",),
+    "guide/scaling_out.rst": ("dask.array", "distributed"),
+}
 # Never run: commands install packages, fetch, or measure for minutes. Their files must exist.
 NOT_RUN = "bash"
 
