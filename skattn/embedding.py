@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skattn.geometry import Directions, Frame
+from skattn.modifiers import Encoder, Standard
 
-__all__ = ["BentDirections", "Embedding", "Ranks"]
+__all__ = ["BentDirections", "Embedding", "EncodedEmbedding", "Ranks"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -99,6 +100,28 @@ class Embedding:
             by_rank = np.einsum("jc,qcp->qjp", self.matrix[n_scaled:], slopes)
             by_scaled += self.ranks.slopes(self.frame.coordinates(rows))[:, :, None] * by_rank
         return self.frame.gradient(by_scaled, rows)
+
+
+@dataclass(frozen=True)
+class EncodedEmbedding:
+    """Learned coordinates, and those of a network beside them."""
+
+    embedding: Embedding
+    standard: Standard
+    encoder: Encoder
+
+    def coordinates(self, rows: Array) -> Array:
+        """Coordinates of rows (n_rows, n_features), of shape (n_rows, n_coordinates)."""
+        encoded = self.encoder.coordinates(self.standard.of(rows))
+        return np.hstack([self.embedding.coordinates(rows), encoded])
+
+    def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates."""
+        n_plain = self.embedding.matrix.shape[1]
+        features, plain = self.embedding.gradient(slopes[:, :n_plain], rows)
+        jacobian = self.encoder.jacobian(self.standard.of(rows))
+        by_scaled = np.einsum("qjc,qcp->qjp", jacobian, slopes[:, n_plain:])
+        return features, plain + self.standard.frame.gradient(by_scaled, rows)[1]
 
 
 @dataclass(frozen=True)

@@ -329,6 +329,10 @@ class Table:
         groups = None if self.groups is None else self.groups[first]
         return Table(self.X[first], self.y[first], weights, groups, self.rows[first], first.size)
 
+    def places_when_merged(self) -> Indices:
+        """The place of each key in the table of `merged` rows."""
+        return np.asarray(np.cumsum(self.first_of_equals()) - 1)
+
     def first_of_equals(self) -> NDArray[np.bool_]:
         """Whether each key is the first one of its group, features and targets."""
         columns = [self.X, self.y] if self.groups is None else [self.groups, self.X, self.y]

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from skattn.bandwidth import deviation
-from skattn.embedding import BentDirections, Embedding, Ranks
+from skattn.embedding import BentDirections, Embedding, EncodedEmbedding, Ranks
 from skattn.geometry import MOST_DIRECTIONS, Directions, Frame, Table, principal_axes
 from skattn.kernels import Kernel
+from skattn.modifiers import RowGates, RowScales, Standard
 from skattn.smoother import Keys
 
 
@@ -28,6 +29,8 @@ class Design:
     ranks : Ranks or None
     directions : Directions, BentDirections or None
         Of local lines; None at degree 0.
+    middle : ndarray of shape (n_scaled,)
+        What is subtracted from the features in the frame.
     problem : learning.Problem
         The rows in all these coordinates, equal ones as one of their joint weight.
     """
@@ -37,6 +40,7 @@ class Design:
     frame: Frame
     ranks: Ranks | None
     directions: Any
+    middle: np.ndarray
     problem: Any
 
     @classmethod
@@ -55,12 +59,13 @@ class Design:
         ranks = Ranks.of(scaled, merged.weights) if has_ranks else None
         features = scaled if ranks is None else np.hstack([scaled, ranks.coordinates(scaled)])
         directions = _directions(frame, scaled, merged.weights) if has_lines else None
-        values = merged.y[:, varies]
+        values, middle = merged.y[:, varies], np.zeros(scaled.shape[1])
         if not is_raw:
             features, values = _canonical(features), _canonical(values / unit[varies])
+            middle = _middle(scaled)
         own, n_plain = merged.own(), scaled.shape[1]
         problem = problem_of(features, None, values, merged.weights, own, kernel.name, n_plain)
-        return cls(table, kernel, frame, ranks, None, problem)._along(directions)
+        return cls(table, kernel, frame, ranks, None, middle, problem)._along(directions)
 
     def _along(self, directions):
         """The design with lines in these directions."""
@@ -82,6 +87,22 @@ class Design:
         """The training rows as keys under a metric."""
         embedding = Embedding(self.frame, self.ranks, matrix)
         return Keys.mapped(self.table, self.kernel, embedding, self.directions, None, ridge)
+
+    def keys_of(self, modification, ridge):
+        """The training rows as keys under a metric that depends on the rows."""
+        heads = [self.keys(matrix, ridge) for matrix in modification.matrices]
+        standard, only = Standard(self.frame, self.middle), heads[0]
+        if modification.gates is not None:
+            return Keys.mixed(heads, RowGates(standard, modification.gates))
+        if modification.scale is not None:
+            return replace(only, scales=RowScales(standard, modification.scale))
+        if modification.log_factors is not None:
+            factors = modification.log_factors[self.table.places_when_merged()]
+            return replace(only, log_factors=factors)
+        if modification.encoder is not None:
+            embedding = EncodedEmbedding(only.frame, standard, modification.encoder)
+            return Keys.mapped(self.table, self.kernel, embedding, self.directions, None, ridge)
+        return only
 
     def projection(self, matrix):
         """What features in their units are multiplied with, (n_features, n_coordinates)."""
@@ -110,9 +131,12 @@ class Design:
 
 def _canonical(columns):
     """Columns of order one, centred, without the last digits, which depend on the data's units."""
-    # the median, which one far row does not move away from the others
-    middle = np.partition(columns, len(columns) // 2, axis=0)[len(columns) // 2]
-    return np.round((columns - middle) * 2.0**30) / 2.0**30
+    return np.round((columns - _middle(columns)) * 2.0**30) / 2.0**30
+
+
+def _middle(columns):
+    """Of the columns the median, which one far row does not move away from the others."""
+    return np.partition(columns, len(columns) // 2, axis=0)[len(columns) // 2]
 
 
 def _directions(frame, scaled, weights):

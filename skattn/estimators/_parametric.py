@@ -24,9 +24,10 @@ from skattn._sklearn import (
     fit_context,
     with_callbacks,
 )
-from skattn.estimators._base import all_or_nothing, warn_of_copies
+from skattn.estimators._base import all_or_nothing, is_whole, warn_of_copies
 from skattn.estimators._design import Design
 from skattn.estimators._inference import AttentionInference
+from skattn.estimators._members import Division, Member, evenly, mixed_keys, out_of_bag
 from skattn.estimators._nadaraya_watson import NadarayaWatsonRegressor
 from skattn.geometry import Table
 from skattn.kernels import KERNELS, get_kernel
@@ -34,6 +35,10 @@ from skattn.smoother import Keys
 
 # Of more training rows, so many are queries in training.
 _MOST_QUERIES = 1000
+# The same for encoders, which learn from a batch at a time; and the largest share of all rows.
+_MOST_QUERIES_OF_AN_ENCODER, _ENCODED = 8000, 0.9
+# The share of the rows that are queries of each of several members.
+_SHARE_OF_A_MEMBER = 0.6
 # More rows are learned from in single precision: the loss is the same to 1e-5, in half the time.
 _DOUBLE_ROWS = 500
 # So many rows that a rough metric was not learned from say whether lines should bend.
@@ -218,11 +223,17 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
 
     _parameter_constraints = {
         "parametrization": [StrOptions({"auto", "scalar", "feature", "projection"})],
+        "modifier": [StrOptions({"sample", "dynamic", "hierarchical"}), None],
         "kernel": [StrOptions(_LEARNABLE)],
         "degree": [Options(Integral, {0, 1})],
         "n_components": [Interval(Integral, 1, None, closed="left"), None],
         "rank_features": ["boolean"],
         "curvature": ["boolean"],
+        "n_heads": [Interval(Integral, 1, None, closed="left")],
+        "mixture": ["boolean"],
+        "hidden_layer_sizes": ["array-like"],
+        "dropout": [Interval(Real, 0, 1, closed="left")],
+        "n_estimators": [Interval(Integral, 1, None, closed="left")],
         "alpha": [Interval(Real, 0, None, closed="left"), None],
         "init": [StrOptions({"loo"}), Interval(Real, 0, None, closed="neither")],
         "solver": [StrOptions({"auto", "gauss-newton", "lbfgs", "adam", "sgd"})],
@@ -248,12 +259,17 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         self,
         parametrization="auto",
         *,
+        modifier=None,
         kernel="student",
         degree=1,
         n_components=None,
         rank_features=True,
         curvature=True,
+        n_heads=1,
+        mixture=False,
+        hidden_layer_sizes=(),
         alpha=None,
+        dropout=0.0,
         init="loo",
         solver="auto",
         learning_rate_init=None,
@@ -263,6 +279,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         early_stopping=False,
         validation_fraction=0.1,
         n_iter_no_change=10,
+        n_estimators=1,
         warm_start=False,
         extrapolation="nearest",
         device=None,
@@ -270,12 +287,17 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         random_state=None,
     ):
         self.parametrization = parametrization
+        self.modifier = modifier
         self.kernel = kernel
         self.degree = degree
         self.n_components = n_components
         self.rank_features = rank_features
         self.curvature = curvature
+        self.n_heads = n_heads
+        self.mixture = mixture
+        self.hidden_layer_sizes = hidden_layer_sizes
         self.alpha = alpha
+        self.dropout = dropout
         self.init = init
         self.solver = solver
         self.learning_rate_init = learning_rate_init
@@ -285,6 +307,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.n_iter_no_change = n_iter_no_change
+        self.n_estimators = n_estimators
         self.warm_start = warm_start
         self.extrapolation = extrapolation
         self.device = device
@@ -364,12 +387,43 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
                 f"early_stopping={self.early_stopping}, warm_start={self.warm_start}. Use another "
                 "solver, or set init to the w to start at."
             )
+        self._check_modifiers()
         if table.own().take(slice(0, table.n_keys)).covers(table.n_keys).any():
             raise ValueError(
                 "Learning needs a training row that is not left out for every row; got "
                 f"n_samples={table.n_keys} rows of positive weight (a group is left out together "
                 "and, with sample weights that are no whole numbers, all rows of the same "
                 "features). Fit on more distinct rows or groups."
+            )
+
+    def _check_modifiers(self):
+        """Refuse what is more than one thing beside the metric, or not for the textbook."""
+        given = {
+            "modifier": self.modifier is not None,
+            "n_heads": self.n_heads > 1,
+            "mixture": self.mixture,
+            "hidden_layer_sizes": len(self.hidden_layer_sizes) > 0,
+        }
+        named = [f"{name}={getattr(self, name)!r}" for name, is_given in given.items() if is_given]
+        if len(named) > 1:
+            raise ValueError(
+                "One of modifier, n_heads, mixture and hidden_layer_sizes can be learned beside a "
+                f"metric, since each takes the part of the others; got {', '.join(named)}. Choose "
+                "one, by cross-validation if need be."
+            )
+        sizes = list(self.hidden_layer_sizes)
+        if not all(is_whole(size) and size >= 1 for size in sizes):
+            raise ValueError(
+                "hidden_layer_sizes must be positive whole numbers, one for each layer, or () for "
+                f"no encoder; got {self.hidden_layer_sizes!r}."
+            )
+        more = [*named, *(f"dropout={self.dropout}" for _ in range(self.dropout > 0.0))]
+        if self.n_estimators > 1:
+            more.append(f"n_estimators={self.n_estimators}")
+        if self.solver == "sgd" and more:
+            raise ValueError(
+                "solver='sgd', the textbook's recipe, learns one metric and nothing beside it; got "
+                f"{', '.join(more)}. Use solver='auto'."
             )
 
     def _learn(self, learning, table, device, steps):
@@ -384,16 +438,62 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         )
         if design is None:
             return self._keys_of_the_mean(table)
-        queries, validation, honest = self._divided(len(design.problem.weights))
         settings = self._settings(learning, design.problem)
-
+        rng, members = _generator(self.random_state), []
+        before = getattr(self, "_parameters", None) if self.warm_start else None
+        before = before if before is not None and len(before) == self.n_estimators else None
         with learning.limited_threads(effective_n_jobs(self.n_jobs)):
-            if self.degree == 1 and self.curvature:
-                design = self._bent(learning, design, queries, settings, device)
-            rows = queries, validation, honest
-            learned = self._trained(learning, design, rows, settings, device, steps)
-        self._describe(design, learned)
-        return design.keys(learned.matrix, learned.ridge)
+            for number in range(self.n_estimators):
+                rows = self._divided(len(design.problem.weights), rng)
+                start = None if before is None else before[number]
+                member = self._member(learning, design, rows, settings, device, steps, start)
+                members.append(member)
+        self._describe(members)
+        return mixed_keys(members)
+
+    def _member(self, learning, design, rows, settings, device, steps, before):
+        """What is learned from some of the rows as queries."""
+        kind = self._kind()
+        if self.degree == 1 and self.curvature:
+            design = self._bent(learning, design, rows.queries, settings, device)
+
+        def ended(keys):
+            return steps.ended(lambda: self._as_fitted(keys()))
+
+        def notify(matrix, ridge):
+            return ended(lambda: design.keys(matrix, ridge))
+
+        def notify_modified(now):
+            return ended(lambda: design.keys_of(*now()))
+
+        common = settings, device
+        if self.solver == "sgd":
+            learned = learning.descend(design.problem, *common, float(self.alpha or 0.0), notify)
+        else:
+            queries = rows.queries, rows.validation
+            learned = learning.learn(design.problem, *queries, *common, before, notify)
+        if kind == "none" and not self.dropout:
+            honest = learning.score(design.problem, rows.honest, learned, device)
+            return Member.plain(design, rows, learned, honest)
+        modifier = learning.Modifier(
+            kind,
+            self.n_heads,
+            tuple(self.hidden_layer_sizes),
+            float(self.dropout),
+            settings.seed,
+        )
+        modified = learning.modify(
+            design.problem, learned, rows, modifier, *common, notify_modified
+        )
+        return Member.modified(design, rows, learned, modified)
+
+    def _kind(self):
+        """What is learned besides a metric."""
+        if self.n_heads > 1:
+            return "heads"
+        if self.mixture:
+            return "mixture"
+        return "encoder" if len(self.hidden_layer_sizes) else self.modifier or "none"
 
     def _bent(self, learning, design, queries, settings, device):
         """The design with lines that bend, if there are few rows or those left over say so."""
@@ -431,39 +531,10 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             seed=self._seed(),
         )
 
-    def _trained(self, learning, design, rows, settings, device, steps):
-        """Learn from a design; sets the attributes that tell how it went."""
-        queries, validation, honest = rows
-        problem = design.problem
-
-        def notify(matrix, ridge):
-            return steps.ended(lambda: self._as_fitted(design.keys(matrix, ridge)))
-
-        before = getattr(self, "_parameters", None) if self.warm_start else None
-        if self.solver == "sgd":
-            learned = learning.descend(problem, settings, float(self.alpha or 0.0), device, notify)
-        else:
-            learned = learning.learn(problem, queries, validation, settings, device, before, notify)
-        self._parameters = None if self.solver == "sgd" else learned.parameters
-        self.loss_curve_ = learned.losses
-        self.n_iter_ = len(learned.losses) - (self.solver != "sgd")
-        self.validation_scores_ = learned.validation_scores if self.early_stopping else None
-        self.loo_score_ = learned.score
-        self.honest_loo_score_ = learning.score(problem, honest, learned, device)
-        if not learned.has_converged:
-            warnings.warn(
-                f"Training has not converged within max_iter={self.max_iter} steps; the best "
-                "parameters are kept. Increase max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=6,
-            )
-        return learned
-
     def _seed(self):
-        """Of the batches of "adam": nothing else draws, and no global state moves."""
-        if self.solver != "adam":
-            return 0
-        return int(_generator(self.random_state).randint(2**31 - 1))
+        """Of what training draws: batches, dropout and the first weights of networks."""
+        draws = self.solver == "adam" or self.dropout or self._kind() in ("dynamic", "encoder")
+        return int(_generator(self.random_state).randint(2**31 - 1)) if draws else 0
 
     def _parametrization(self, n_features, *, has_axis=False):
         """What "auto" is; of those with factors of their own, where an axis is to stand out."""
@@ -474,31 +545,58 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             return "scalar"
         return "projection" if n_features <= _MOST_PROJECTED else "feature"
 
-    def _divided(self, n):
-        """Rows that are queries in training, those that are watched, and some of the others.
+    def _divided(self, n, rng):
+        """What each row is for.
 
-        Evenly spaced in the canonical order of the rows, so that they do not depend on theirs.
+        Queries are evenly spaced in the canonical order of the rows, so that they do not depend on
+        theirs, or drawn from it for each of several members.
         """
-        queries = _evenly(np.arange(n), _MOST_QUERIES)
-        honest = _evenly(np.setdiff1d(np.arange(n), queries), _MOST_QUERIES)
-        if not self.early_stopping:
-            return queries, queries[:0], honest
+        has_encoder = len(self.hidden_layer_sizes) > 0
+        most = _MOST_QUERIES_OF_AN_ENCODER if has_encoder else _MOST_QUERIES
+        queries = evenly(np.arange(n), most)
+        if has_encoder and n > _MOST_QUERIES:  # some are left for the honest score
+            queries = evenly(np.arange(n), min(most, int(_ENCODED * n)))
+        if self.n_estimators > 1:
+            size = min(max(int(np.ceil(_SHARE_OF_A_MEMBER * n)), 2), _MOST_QUERIES)
+            queries = np.sort(rng.permutation(n)[:size])
+        honest = evenly(np.setdiff1d(np.arange(n), queries), _MOST_QUERIES)
+        if not (self.early_stopping or has_encoder):
+            return Division(queries, queries[:0], honest)
         n_held = min(int(np.ceil(self.validation_fraction * len(queries))), len(queries) - 1)
-        rng = _generator(self.random_state)
         held = np.sort(rng.permutation(queries)[:n_held])
-        return np.setdiff1d(queries, held), held, honest
+        return Division(np.setdiff1d(queries, held), held, honest)
 
-    def _describe(self, design, learned):
-        """Set what tells about the metric, in the units of the features."""
-        self.projection_ = projection = design.projection(learned.matrix)
-        largest = np.abs(projection).max(axis=1)  # whose square might overflow
-        unit = np.where(largest > 0.0, largest, 1.0)
-        self.w_ = unit * np.linalg.norm(projection / unit[:, None], axis=1)
+    def _describe(self, members):
+        """Set what tells about the members, in the units of the features."""
+        first, is_single = members[0], len(members) == 1
+        factors = np.stack([member.factors() for member in members])
+        self.w_ = np.sqrt(np.mean(factors**2, axis=0)) if not is_single else factors[0]
         with np.errstate(divide="ignore"):
             self.bandwidth_ = 1.0 / self.w_
-        self.rank_w_ = design.rank_factors(learned.matrix)
-        self.ridge_ = learned.ridge if self.degree == 1 else None
-        self.curvature_axis_ = design.axis()
+
+        def each(name):
+            values = [getattr(member, name)() for member in members]
+            return values[0] if is_single else values
+
+        self.projection_, self.rank_w_ = each("projection"), each("rank_factors")
+        self.ridge_ = each("line_ridge") if self.degree == 1 else None
+        self.curvature_axis_ = each("axis")
+        self.sample_factors_, self.mixture_weight_ = each("sample_factors"), each("mixture_weight")
+        self._parameters = None
+        if self.solver != "sgd":
+            self._parameters = [member.learned.parameters for member in members]
+        self.loss_curve_, scores = first.losses, first.validation_scores
+        self.n_iter_ = max(len(member.losses) for member in members) - (self.solver != "sgd")
+        self.validation_scores_ = scores if len(first.rows.validation) else None
+        self.loo_score_ = float(np.mean([member.score for member in members]))
+        self.honest_loo_score_ = first.honest_score if is_single else out_of_bag(members)
+        if not all(member.has_converged for member in members):
+            warnings.warn(
+                f"Training has not converged within max_iter={self.max_iter} steps; the best "
+                "parameters are kept. Increase max_iter or tol.",
+                ConvergenceWarning,
+                stacklevel=6,
+            )
 
     def _keys_of_the_mean(self, table):
         """Keys that all weigh alike, where nothing can be learned."""
@@ -507,7 +605,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         self.projection_ = np.zeros((n_features, n_features))
         self.rank_w_ = np.zeros(n_features) if self.rank_features else None
         self.ridge_ = 0.0 if self.degree == 1 else None
-        self.curvature_axis_ = None
+        self.curvature_axis_ = self.sample_factors_ = self.mixture_weight_ = None
         self.loss_curve_, self.n_iter_ = [], 0
         self.validation_scores_ = [] if self.early_stopping else None
         self.loo_score_, self.honest_loo_score_, self._parameters = 0.0, None, None
@@ -558,13 +656,6 @@ def _generator(random_state):
     if random_state is None:
         random_state = int(np.random.default_rng().integers(2**32))
     return check_random_state(random_state)
-
-
-def _evenly(rows, most):
-    """At most so many of some rows, evenly spaced."""
-    if len(rows) <= most:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
 
 
 def _import_learning():

@@ -147,7 +147,7 @@ def learn(
     def errors(rows: Indices) -> LeaveOneOut:
         return LeaveOneOut(problem, rows, device, settings.dtype)
 
-    log_scale, ridge = common_start(errors(_few(queries)))
+    log_scale, ridge = common_start(errors(few_of(queries)))
     watched = errors(validation) if len(validation) else None
     stage = _Stage(errors(queries), watched, settings, notify, log_scale, ridge)
     n_features = problem.features.shape[1]
@@ -173,7 +173,7 @@ def rough(
     others : ndarray of shape (n_others,)
         The queries it was not learned from.
     """
-    few = _few(queries)
+    few = few_of(queries)
     quick = replace(
         settings,
         n_components=None,
@@ -205,7 +205,8 @@ def score(problem: Problem, rows: Indices, learned: Learned, device: torch.devic
     return errors.r_squared(left)
 
 
-def _few(queries: Indices) -> Indices:
+def few_of(queries: Indices) -> Indices:
+    """Up to 300 of some queries, evenly spaced."""
     return queries[np.unique(np.linspace(0, len(queries) - 1, _START_QUERIES).astype(np.intp))]
 
 
@@ -309,8 +310,8 @@ def _leading(features: Array, weights: Array, n_components: int) -> Array:
 def descend(
     problem: Problem,
     settings: Settings,
-    penalty: float,
     device: torch.device,
+    penalty: float,
     notify: Notify,
 ) -> Learned:
     """Plain gradient descent on the summed squared leave-one-out error: the textbook's recipe.

@@ -41,6 +41,8 @@ class Problem:
     kernel : str
     n_plain : int
         How many of the features are no ranks; those come first.
+    hidden : ndarray of shape (n_hidden,) or None
+        Rows that are no keys, so that nothing is learned of their values.
     """
 
     features: Array
@@ -50,6 +52,7 @@ class Problem:
     own: Own
     kernel: str
     n_plain: int
+    hidden: Indices | None = None
 
 
 class LeaveOneOut:
@@ -73,8 +76,10 @@ class LeaveOneOut:
         self.problem = problem
         self.features, self.values = tensor(problem.features), tensor(problem.values)
         self.line = None if problem.line is None else tensor(problem.line)
-        self.weights = tensor(problem.weights / problem.weights.max())
-        self.has_weights = bool((problem.weights != problem.weights[0]).any())
+        weights = problem.weights / problem.weights.max()
+        if problem.hidden is not None:
+            weights[problem.hidden] = 0.0
+        self.weights, self.has_weights = tensor(weights), bool((weights != weights[0]).any())
         if self.line is not None:
             self.pairs, self.moments = _moments(self.line, self.values)
         self._divide(queries)
@@ -84,7 +89,7 @@ class LeaveOneOut:
         self.queries = queries
         self.share = weights[queries] / weights[queries].sum()
         step = max(32, _BLOCK_ENTRIES[self.weights.device.type] // len(weights))
-        self.blocks = [_Block(self, queries[rows]) for rows in slices(len(queries), step)]
+        self.blocks = [Block(self, queries[rows]) for rows in slices(len(queries), step)]
 
     def at(self, positions: Indices) -> LeaveOneOut:
         """The same of some of the queries."""
@@ -98,12 +103,16 @@ class LeaveOneOut:
 
     def errors_at(self, metric: Metric, parameters: Array, ridges: Sequence[float]) -> list[Array]:
         """The errors at each of some ridges, from the same weights."""
-        matrix = metric.matrix(parameters)
+        coordinates = self._coordinates(metric, parameters)
         blocks = []
         for block in self.blocks:
-            fit = _Fit(block, *block.weights(matrix))
+            fit = Fit(block, *block.weights(block.squared(coordinates)))
             blocks.append([_numbers(fit.solve(ridge)) for ridge in ridges])
         return [np.vstack(parts) for parts in zip(*blocks, strict=True)]
+
+    def _coordinates(self, metric: Metric, parameters: Array) -> Tensor:
+        matrix = torch.as_tensor(metric.matrix(parameters))
+        return self.features @ matrix.to(self.features.device, self.features.dtype)
 
     def r_squared(self, errors: Array) -> float:
         """One less the mean square of errors over the variance of all values, mean over outputs."""
@@ -120,10 +129,10 @@ class LeaveOneOut:
         jacobian : ndarray of shape (n_queries, n_outputs, n_parameters + 1)
             The last column is zero at degree 0.
         """
-        matrix = metric.matrix(parameters)
+        coordinates = self._coordinates(metric, parameters)
         errors, jacobians = [], []
         for block in self.blocks:
-            fit = _Fit(block, *block.weights(matrix))
+            fit = Fit(block, *block.weights(block.squared(coordinates)))
             errors.append(_numbers(fit.solve(ridge)))
             columns = []
             for output in range(self.values.shape[1]):
@@ -134,12 +143,13 @@ class LeaveOneOut:
         return np.vstack(errors), np.concatenate(jacobians)
 
 
-class _Block:
+class Block:
     """Some queries, and what each of them leaves out."""
 
     def __init__(self, problem: LeaveOneOut, queries: Indices) -> None:
         self.problem = problem
         index = torch.as_tensor(queries, device=problem.features.device)
+        self.index = index
         self.features, self.values = problem.features[index], problem.values[index]
         self.line = None if problem.line is None else problem.line[index]
         own = problem.problem.own.take(queries)
@@ -147,41 +157,49 @@ class _Block:
         self.own = tuple(torch.as_tensor(part, device=index.device) for part in (rows, keys))
         self.kept = torch.as_tensor(own.kept[rows], dtype=self.values.dtype, device=index.device)
 
-    def weights(self, matrix: Array) -> tuple[Tensor, Tensor]:
-        """Normalised weights and slopes of the kernel, under a linear map of the features."""
-        problem = self.problem
-        linear = torch.as_tensor(matrix, dtype=self.values.dtype, device=self.values.device)
-        keys, queries = problem.features @ linear, self.features @ linear
-        # one product makes squared distances: |q|**2 + |k|**2 - 2 q'k
-        ones = torch.ones_like(keys[:, :1])
+    def squared(self, coordinates: Tensor) -> Tensor:
+        """Squared distances to all keys, (n_queries, n_keys), given coordinates of all keys."""
+        queries = coordinates[self.index]
+        # one product makes them: |q|**2 + |k|**2 - 2 q'k
+        ones = torch.ones_like(coordinates[:, :1])
         left = [-2.0 * queries, (queries**2).sum(dim=1, keepdim=True), ones[: len(queries)]]
-        right = torch.cat([keys, ones, (keys**2).sum(dim=1, keepdim=True)], dim=1)
-        squared = (torch.cat(left, dim=1) @ right.T).clamp_(min=0.0)
+        right = [coordinates, ones, (coordinates**2).sum(dim=1, keepdim=True)]
+        squared = (torch.cat(left, dim=1) @ torch.cat(right, dim=1).T).clamp_(min=0.0)
         # what stays of a row is at distance zero, without rounding
         squared[self.own] = torch.where(self.kept > 0.0, 0.0, torch.inf).to(squared.dtype)
+        return squared
+
+    def weights(self, squared: Tensor, factors: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Normalised weights and slopes of the kernel, at squared distances in bandwidths.
+
+        `factors`, of shape (n_keys,) or (n_queries, n_keys), multiply the weights.
+        """
+        problem = self.problem
         weights, slopes = kernel_weights(problem.problem.kernel, squared)
         if problem.has_weights:
             weights, slopes = weights * problem.weights, slopes * problem.weights
+        if factors is not None:
+            weights, slopes = weights * factors, slopes * factors
         weights[self.own] = weights[self.own] * self.kept
         slopes[self.own] = slopes[self.own] * self.kept
         total = weights.sum(dim=1, keepdim=True)
         empty = (total <= torch.finfo(total.dtype).tiny)[:, 0]
         if empty.any():  # the nearest key takes all, and nothing changes
             nearest = squared[empty].argmin(dim=1)
-            weights[empty] = torch.nn.functional.one_hot(nearest, len(keys)).to(weights.dtype)
+            weights[empty] = torch.nn.functional.one_hot(nearest, weights.shape[1]).to(total.dtype)
             slopes[empty] = 0.0
             total = weights.sum(dim=1, keepdim=True)
         return weights.div_(total), slopes.div_(total)
 
 
-class _Fit:
+class Fit:
     """Means or local lines of a block, from normalised weights and slopes.
 
     As `skattn.smoother` has them, with a ridge added to the covariance of the keys.
     """
 
-    def __init__(self, block: _Block, weights: Tensor, slopes: Tensor) -> None:
-        self.block, self.slopes = block, slopes
+    def __init__(self, block: Block, weights: Tensor, slopes: Tensor) -> None:
+        self.block, self.weights, self.slopes = block, weights, slopes
         self.values, self.keys = block.problem.values, block.problem.line
         if self.keys is None:
             self.level = weights @ self.values
@@ -203,13 +221,15 @@ class _Fit:
         """Fit means or lines, and return the errors, (n_queries, n_outputs)."""
         self.ridge, queries = ridge, self.block.line
         if queries is None:
-            return self.block.values - self.level
+            self.errors = self.block.values - self.level
+            return self.errors
         ridged = self.covariance.clone()
         ridged.diagonal(dim1=1, dim2=2).add_(ridge)
         away = (queries - self.center)[:, :, None]
         solved = torch.linalg.solve(ridged, torch.cat([away, self.cross], dim=2))
         self.arm, self.slope = solved[:, :, 0], solved[:, :, 1:]
-        return self.block.values - self.level - (away * self.slope).sum(dim=1)
+        self.errors = self.block.values - self.level - (away * self.slope).sum(dim=1)
+        return self.errors
 
     def pull(self, output: int) -> Tensor:
         """arm' slope: what the ridge takes from a prediction is ridge times that."""
@@ -219,16 +239,19 @@ class _Fit:
 
     def changes(self, output: int) -> Tensor:
         """Derivatives of the predictions in squared distances, (n_queries, n_keys)."""
+        return self.pushes(output).mul_(self.slopes)
+
+    def pushes(self, output: int) -> Tensor:
+        """Derivatives of the predictions in the weights before they are normalised."""
         values = self.values[:, output]
         if self.keys is None:
-            return self.slopes * (values - self.level[:, output, None])
+            return values - self.level[:, output, None]
         slope = self.slope[:, :, output]
         constant = (self.center * slope).sum(dim=1) - self.level[:, output]
         residuals = torch.addmm(constant[:, None] + values, slope, self.keys.T, alpha=-1.0)
         constant = 1.0 - (self.center * self.arm).sum(dim=1)
-        change = torch.addmm(constant[:, None], self.arm, self.keys.T)
-        change.mul_(residuals).sub_(self.ridge * self.pull(output)[:, None])
-        return change.mul_(self.slopes)
+        push = torch.addmm(constant[:, None], self.arm, self.keys.T)
+        return push.mul_(residuals).sub_(self.ridge * self.pull(output)[:, None])
 
 
 def _moments(line: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 # Added to mean squared errors, in units of the variance: where a fit is exact, the loss is finite.
-_EXACT = 1e-6
+EXACT = 1e-6
 # Gradients of batches are shortened to this.
 _LARGEST_GRADIENT = 1.0
 # Changes of the loss so small are those of the last steps.
@@ -77,7 +77,7 @@ class PenalizedLoss:
         if self.fixed_ridge is not None:
             jacobian = jacobian[:, :, :-1]
         share = self.errors.share / errors.shape[1]
-        mean_square = float(share @ (errors**2).sum(axis=1)) + _EXACT
+        mean_square = float(share @ (errors**2).sum(axis=1)) + EXACT
         weighted = (jacobian * np.sqrt(share)[:, None, None]).reshape(-1, jacobian.shape[2])
         gradient = -2.0 * np.einsum("q,qp,qpj->j", share, errors, jacobian) / mean_square
         hessian = 2.0 * weighted.T @ weighted / mean_square
@@ -302,6 +302,7 @@ def adam(
     max_iter: int,
     monitor: Monitor,
     batches: Batches,
+    whole: Callable[[Array], float] | None = None,
 ) -> Trained:
     """Steps of Adam (Kingma and Ba, 2015) within bounds, at batches of queries.
 
@@ -312,11 +313,14 @@ def adam(
     start, prior, tolerance, max_iter, monitor
         As for `gauss_newton`; of epochs.
     batches : Batches
+    whole : callable, default=None
+        The loss of all queries, where it takes less than `loss_at` of all, or is not drawn.
     """
     rng, everything = np.random.default_rng(batches.seed), np.arange(batches.n_queries)
     at = np.clip(start, prior.lower, prior.upper)
     first, second, n_steps = np.zeros_like(at), np.zeros_like(at), 0
-    losses, best = [loss_at(everything)(at)[0]], at
+    value = whole or (lambda parameters: loss_at(everything)(parameters)[0])
+    losses, best = [value(at)], at
     stopped = monitor.stops(at)
     while not stopped and len(losses) <= max_iter:
         order = rng.permutation(batches.n_queries)
@@ -328,7 +332,7 @@ def adam(
             second = 0.999 * second + 0.001 * gradient**2
             step = first / (1.0 - 0.9**n_steps) / np.sqrt(second / (1.0 - 0.999**n_steps) + 1e-16)
             at = np.clip(at - batches.learning_rate * step, prior.lower, prior.upper)
-        losses.append(loss_at(everything)(at)[0])
+        losses.append(value(at))
         best = at if losses[-1] <= min(losses) else best
         earlier = losses[: -batches.patience]
         settled = bool(earlier) and min(losses[-batches.patience :]) > min(earlier) - tolerance

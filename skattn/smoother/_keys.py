@@ -37,6 +37,14 @@ class Gates(Protocol):
         ...
 
 
+class Scales(Protocol):
+    """Factors of all inverse bandwidths of a query."""
+
+    def factors(self, rows: Array) -> Array:
+        """Positive factors for rows (n_rows, n_features), (n_rows,)."""
+        ...
+
+
 @dataclass(frozen=True)
 class EqualGates:
     """The same share for all heads: their mean."""
@@ -94,6 +102,10 @@ class Keys:
         Where there are several kinds of attention: the same rows in the coordinates of each.
     gates : Gates or None
         Their shares.
+    scales : Scales or None
+        Where the bandwidths of queries vary.
+    log_factors : ndarray of shape (n_keys,) or None
+        Logarithms of what multiplies the sample weights, at most 0.
     """
 
     table: Table
@@ -109,6 +121,8 @@ class Keys:
     radii: Array | None
     heads: tuple[Keys, ...] = ()
     gates: Gates | None = None
+    scales: Scales | None = None
+    log_factors: Array | None = None
 
     @classmethod
     def mixed(cls, heads: Sequence[Keys], gates: Gates) -> Keys:
@@ -176,7 +190,7 @@ class Keys:
     def _at(self, X: Array) -> Request:
         coordinates = self.frame.coordinates(X)
         line = None if self.directions is None else self.directions.coordinates(X)
-        return self._request(coordinates, line, None, self._radii(coordinates, None))
+        return self._request(coordinates, line, None, self._radii(X, coordinates, None))
 
     def leave_one_out(self) -> Request:
         """What the rows ask for, each without itself, or whatever is left out with it."""
@@ -184,7 +198,7 @@ class Keys:
 
     def _leave_one_out(self) -> Request:
         own = self.table.own()
-        radii = self._radii(self.coordinates, own)
+        radii = self._radii(self.table.X, self.coordinates, own)
         if radii is not None and self.radii is not None and self.table.leaves_one_unit():
             radii = Radii(keys=self.radii[:, 0], without=self.radii[:, 1])
         return self._request(self.coordinates, self.line, own, radii)
@@ -194,7 +208,7 @@ class Keys:
         return self._mixed(self.table.X, self._rows(), Keys._rows)
 
     def _rows(self) -> Request:
-        radii = self._radii(self.coordinates, self.table.one_of_itself())
+        radii = self._radii(self.table.X, self.coordinates, self.table.one_of_itself())
         return self._request(self.coordinates, self.line, self.table.itself(), radii)
 
     def _mixed(self, X: Array, request: Request, ask: Callable[[Keys], Request]) -> Request:
@@ -205,7 +219,9 @@ class Keys:
         parts = zip(shares.T, self.heads, strict=True)
         return replace(request, heads=tuple(Head(gate, ask(keys)) for gate, keys in parts))
 
-    def _radii(self, coordinates: Array, own: Own | None) -> Radii | None:
+    def _radii(self, X: Array, coordinates: Array, own: Own | None) -> Radii | None:
+        if self.scales is not None:
+            return Radii(queries=1.0 / self.scales.factors(X))
         if self.adaptive is None:
             return None
         if self.radii is not None:
@@ -219,6 +235,8 @@ class Keys:
     ) -> Request:
         keys = slice(0, self.table.n_keys)
         log_weights = np.log(self.table.weights[keys])
+        if self.log_factors is not None:
+            log_weights = log_weights + self.log_factors
         return Request(
             coordinates,
             self.coordinates[keys],

@@ -22,7 +22,7 @@ from skattn.learning._metric import (  # noqa: E402
     RawMetric,
     ScalarMetric,
 )
-from skattn.learning._objective import LeaveOneOut, _Block  # noqa: E402
+from skattn.learning._objective import LeaveOneOut, Block  # noqa: E402
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 RIDGE = 0.05
@@ -302,7 +302,7 @@ def test_blocks_do_not_matter(degree, kind, rng):
     rows = np.arange(50)
     whole = LeaveOneOut(problem, rows, CPU, DOUBLE)
     blocks = LeaveOneOut(problem, rows, CPU, DOUBLE)
-    blocks.blocks = [_Block(blocks, part) for part in np.split(rows, [1, 20, 23])]
+    blocks.blocks = [Block(blocks, part) for part in np.split(rows, [1, 20, 23])]
     for one, two in zip(
         whole.linearize(metric, parameters, RIDGE),
         blocks.linearize(metric, parameters, RIDGE),

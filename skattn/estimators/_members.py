@@ -1,0 +1,175 @@
+"""What was learned from some of the rows as queries, and what it says about the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from skattn.attention import Resources
+from skattn.embedding import EncodedEmbedding
+from skattn.estimators._design import Design
+from skattn.modifiers import ConstantGates, Modification
+from skattn.smoother import EqualGates, Keys, smooth
+
+# Rows at most that an out-of-bag score is of.
+_MOST_ROWS = 1000
+
+
+class Division(NamedTuple):
+    """What rows are for: places in the table of merged rows."""
+
+    queries: np.ndarray
+    validation: np.ndarray
+    honest: np.ndarray
+
+
+@dataclass(frozen=True)
+class Member:
+    """A learned metric, or what depends on the rows with it.
+
+    Attributes
+    ----------
+    design : Design
+    rows : Division
+    learned : learning.Learned
+        The metric alone, from which training may start again.
+    modification : Modification
+    ridge : float
+    losses, validation_scores : list of float
+    has_converged : bool
+    score, honest_score : float or None
+    """
+
+    design: Design
+    rows: Division
+    learned: Any
+    modification: Modification
+    ridge: float
+    losses: list
+    validation_scores: list
+    has_converged: bool
+    score: float
+    honest_score: float | None
+
+    @classmethod
+    def plain(cls, design, rows, learned, honest_score):
+        """A metric alone."""
+        modification = Modification((learned.matrix,))
+        told = learned.losses, learned.validation_scores, learned.has_converged, learned.score
+        return cls(design, rows, learned, modification, learned.ridge, *told, honest_score)
+
+    @classmethod
+    def modified(cls, design, rows, learned, modified):
+        """A metric and what depends on the rows."""
+        told = modified.losses, modified.validation_scores, modified.has_converged, modified.score
+        found = modified.modification, modified.ridge
+        return cls(design, rows, learned, *found, *told, modified.honest_score)
+
+    def keys(self):
+        """The training rows as keys."""
+        return self.design.keys_of(self.modification, self.ridge)
+
+    def projection(self):
+        """What rows are multiplied with; a list of those of all heads, where there are several."""
+        found = [self.design.projection(matrix) for matrix in self.modification.matrices]
+        return found[0] if len(found) == 1 else found
+
+    def rank_factors(self):
+        """The factors of ranks; a list, where there are several heads."""
+        found = [self.design.rank_factors(matrix) for matrix in self.modification.matrices]
+        return found[0] if len(found) == 1 else found
+
+    def factors(self):
+        """The factor of each feature, in its unit: how much coordinates change with it.
+
+        A mean over heads by their shares at the training rows; with an encoder or query factors,
+        over training rows. Means are those of squares, and their roots.
+        """
+        lengths = [_lengths(self.design.projection(m)) for m in self.modification.matrices]
+        table, keys = self.design.table, self.keys()
+        rows = table.X[: table.n_keys]
+        if keys.gates is not None:
+            return np.sqrt(keys.gates.shares(rows).mean(axis=0) @ np.stack(lengths) ** 2)
+        if keys.scales is not None:
+            return lengths[0] * np.sqrt(np.mean(keys.scales.factors(rows) ** 2))
+        if not isinstance(keys.frame, EncodedEmbedding):
+            return lengths[0]
+        standard, few = keys.frame.standard, evenly(np.arange(len(rows)), _MOST_ROWS)
+        jacobian = keys.frame.encoder.jacobian(standard.of(rows[few]))
+        encoded = np.zeros_like(lengths[0])
+        roots = np.sqrt((jacobian**2).sum(axis=2).mean(axis=0))
+        encoded[standard.frame.features] = roots / standard.frame.bandwidth
+        return np.hypot(lengths[0], encoded)
+
+    def line_ridge(self):
+        """The ridge of local lines."""
+        return self.ridge
+
+    def axis(self):
+        """Along which lines bend."""
+        return self.design.axis()
+
+    def sample_factors(self):
+        """What multiplies the weight of each training row, as given to `fit`; or None."""
+        log_factors = self.modification.log_factors
+        if log_factors is None:
+            return None
+        table = self.design.table
+        factors = np.ones(len(table.rows))
+        factors[table.rows[: table.n_keys]] = np.exp(log_factors[table.places_when_merged()])
+        return factors
+
+    def mixture_weight(self):
+        """The share of the learned weights in a mixture; or None."""
+        gates = self.modification.gates
+        return float(gates.constant[0]) if isinstance(gates, ConstantGates) else None
+
+
+def mixed_keys(members):
+    """The training rows as keys of all members, of which predictions are means."""
+    keys = [member.keys() for member in members]
+    return keys[0] if len(keys) == 1 else Keys.mixed(keys, EqualGates(len(keys)))
+
+
+def out_of_bag(members):
+    """R squared of leave-one-out predictions by the members of which a row was no query.
+
+    Of up to 1000 rows; None if all were queries of all members.
+    """
+    table = members[0].design.table
+    merged = table.merged()
+    places = evenly(np.arange(merged.n_keys), _MOST_ROWS)
+    rows = np.flatnonzero(table.first_of_equals())[places]
+    total, count = np.zeros((len(rows), table.y.shape[1])), np.zeros(len(rows))
+    for member in members:
+        out = ~np.isin(places, np.concatenate(member.rows[:2]))
+        if out.any():
+            keys = member.keys()
+            request = keys.leave_one_out().take(rows[out])
+            mean = smooth(request, Resources()).mean
+            total[out] += keys.unit.restore(mean, is_mean=keys.directions is None)
+            count[out] += 1
+    if not count.any():
+        return None
+    seen, weights = count > 0, merged.weights / merged.weights.sum()
+    share = merged.weights[places[seen]] / merged.weights[places[seen]].sum()
+    variance = weights @ (merged.y - weights @ merged.y) ** 2
+    errors = merged.y[places[seen]] - total[seen] / count[seen, None]
+    varies = variance > 0.0
+    return float(1.0 - np.mean((share @ errors**2)[varies] / variance[varies]))
+
+
+def evenly(rows, most):
+    """At most so many of some rows, evenly spaced."""
+    if len(rows) <= most:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
+
+
+def _lengths(projection):
+    """Lengths of the rows of a matrix, whose squares might overflow."""
+    largest = np.abs(projection).max(axis=1)
+    unit = np.where(largest > 0.0, largest, 1.0)
+    return unit * np.linalg.norm(projection / unit[:, None], axis=1)
