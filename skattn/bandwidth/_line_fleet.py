@@ -1,0 +1,222 @@
+"""Leave-one-out errors of local lines at many bandwidths at once.
+
+With D = k - q the differences of keys and queries, and the attention weights w of one bandwidth,
+
+    center = sum w D,   level = sum w v,
+    C = sum w D D' - center center',   cross = sum w D v' - center level',
+    arm = -(C + ridge)^-1 center,   slope = (C + ridge)^-1 cross,   f(q) = level + arm' cross,
+
+all read off one product of weights with columns that do not depend on the bandwidth. The mean
+changes with the logarithm theta_j of a bandwidth by
+
+    sum (dw / dtheta_j) (1 + arm' (D - center)) (v - level - slope' (D - center)),
+
+whose factors are products of coefficients with the same columns. The ridge stands for the rule of
+`skattn.smoother` that lines are flat where keys do not differ; it is too small to matter elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from skattn.attention import run_blocks, slices
+from skattn.bandwidth._bend import stretch, unbend
+from skattn.bandwidth._objective import Objective
+
+__all__ = ["LineFleet"]
+
+Array = NDArray[np.float64]
+
+# Weights of so many triples of query, bandwidth and key at once stay in the cache.
+_CACHED_ENTRIES = 40_000
+# Stands for the logarithm of no weight in matrix products.
+_NOTHING = -1e300
+# Sums of weights below are those of queries outside the support.
+_LEAST = 1e-250
+# Ridge, relative to the largest variance or to what cancels in the covariance.
+_RIDGE, _ROUNDING = 1e-9, 1e-14
+
+
+class LineFleet:
+    """Leave-one-out errors of local lines of the same rows at many bandwidths.
+
+    Parameters
+    ----------
+    objective : Objective
+        Few rows, since memory is O(n_rows**2 * n_features * (n_features + n_outputs)); no `axes`.
+    """
+
+    def __init__(self, objective: Objective) -> None:
+        self.kernel, self.values = objective.kernel, objective.values
+        self.targets = objective.values[objective.rows]
+        share = objective.weights[objective.rows] / objective.weights[objective.rows].sum()
+        self.share = np.repeat(share / self.values.shape[1], self.values.shape[1])
+        x = objective.coordinates
+        away = x.T[:, None, :] - x[objective.rows].T[:, :, None]  # (features, queries, keys)
+        self.weights = np.tile(objective.weights / objective.weights.max(), (away.shape[1], 1))
+        own = objective.own.take(objective.rows)
+        queries, keys = own.entries(0, len(x))
+        self.weights[queries, keys] *= own.kept[queries]
+        self.columns = self._columns(away)
+        self.powers = np.empty((away.shape[1], len(away) + 1, len(x)))
+        np.multiply((away**2).transpose(1, 0, 2), self.kernel.rate, out=self.powers[:, :-1])
+        self.powers[:, -1] = _NOTHING  # multiplied with one: the sample weights of exponentials
+        np.log(self.weights, out=self.powers[:, -1], where=self.weights > 0.0)
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs of queries and keys."""
+        return self.weights.size
+
+    def _columns(self, away: Array) -> Array:
+        """What weights are summed with: v, 1, D, D v, D D'; (queries, keys, columns)."""
+        d, n_queries, n_keys = away.shape
+        first, second = np.triu_indices(d)
+        p = self.values.shape[1]
+        columns = np.empty((n_queries, n_keys, p + 1 + d + d * p + len(first)))
+        columns[..., :p], columns[..., p] = self.values, 1.0
+        away = away.transpose(1, 2, 0)
+        columns[..., p + 1 : p + 1 + d] = away
+        pulled = away[..., :, None] * self.values[:, None, :]
+        columns[..., p + 1 + d : p + 1 + d + d * p] = pulled.reshape(n_queries, n_keys, d * p)
+        np.multiply(away[..., first], away[..., second], out=columns[..., p + 1 + d + d * p :])
+        return columns
+
+    def judge(self, log_bandwidths: Array) -> Array:
+        """Values at log-bandwidths, one a row."""
+        return self._errors(log_bandwidths, None) ** 2 @ self.share
+
+    def linearize(self, bent: Array) -> tuple[Array, Array, Array]:
+        """Values, gradients and Gauss-Newton matrices at bent log-bandwidths, one a row."""
+        theta = unbend(bent)
+        slopes = np.empty((*self.targets.shape, *theta.shape))
+        errors = self._errors(theta, slopes)
+        jacobian = slopes.transpose(2, 3, 0, 1).reshape(*theta.shape, -1)
+        jacobian *= stretch(theta)[:, :, None]
+        shared = jacobian * self.share
+        gradients = -2.0 * (shared @ errors[:, :, None])[:, :, 0]
+        return errors**2 @ self.share, gradients, shared @ jacobian.transpose(0, 2, 1)
+
+    def _errors(self, theta: Array, slopes: Array | None) -> Array:
+        """Errors (starts, queries * outputs); slopes of the means are written where wanted."""
+        means = np.empty((*self.targets.shape, len(theta)))
+
+        def run(blocks: Sequence[slice]) -> None:
+            for block in blocks:
+                self._read(block, theta, means[block], None if slopes is None else slopes[block])
+
+        step = max(1, _CACHED_ENTRIES // (len(theta) * len(self.values)))
+        run_blocks(run, list(slices(len(self.targets), step)), n_threads=1)
+        return (self.targets[:, :, None] - means).transpose(2, 0, 1).reshape(len(theta), -1)
+
+    def _read(self, block: slice, theta: Array, means: Array, slopes: Array | None) -> None:
+        weights, changes = self._weights(block, theta, slopes is not None)
+        sums = (weights @ self.columns[block]).transpose(2, 0, 1)
+        p, d = self.values.shape[1], theta.shape[1]
+        total = sums[p]
+        found = total > _LEAST
+        sums = sums / np.where(found, total, 1.0)
+        if not found.all():
+            queries, starts = np.nonzero(~found)
+            nearest = self._nearest(block, theta)[queries, starts]
+            sums[:p, queries, starts] = self.values[nearest].T
+            sums[p:, queries, starts] = 0.0
+        scale = np.exp(-np.minimum(theta.T, 0.0))[:, None, :]  # to coordinates of lines
+        center, line, mean = _lines(sums, scale, p)
+        means[:] = mean.transpose(1, 0, 2)
+        if slopes is None:
+            return
+        line *= scale[:, None]
+        factors = self._coefficients(sums[:p], center, line) @ self.columns[
+            block, :, : p + 1 + d
+        ].transpose(0, 2, 1)
+        factors[0] *= weights if changes is None else changes
+        factors[1:] *= factors[0]
+        moved = factors[1:] @ self.powers[block, :d].transpose(0, 2, 1)  # (outputs, ..., features)
+        unit = np.where(found, total, np.inf)[:, :, None]
+        rate = 1.0 if self.kernel.is_exponential else self.kernel.rate
+        moved *= (-2.0 / rate) * np.exp(-2.0 * theta) / unit
+        slopes[:] = moved.transpose(1, 0, 2, 3)
+
+    def _coefficients(self, level: Array, center: Array, line: Array) -> Array:
+        """Of 1 + arm' (D - center), then of each output's residuals, in the first columns."""
+        p, d = len(level), len(center)
+        coefficients = np.zeros((1 + p, *level.shape[1:], p + 1 + d))
+        coefficients[0, ..., p] = 1.0
+        for output in range(p):
+            coefficients[1 + output, ..., output] = 1.0
+            coefficients[1 + output, ..., p] = -level[output]
+        signs = np.where(np.arange(1 + p) == 0, 1.0, -1.0)[:, None, None]
+        for j in range(d):
+            each = signs * line[j]
+            coefficients[..., p + 1 + j] = each
+            coefficients[..., p] -= each * center[j]
+        return coefficients
+
+    def _weights(
+        self, block: slice, theta: Array, sloped: bool
+    ) -> tuple[Array, Array | None]:
+        """Weights, and their changes with the squared distance where these are no multiple.
+
+        Of shape (n_queries, n_starts, n_keys); those of exponentials relative to the largest.
+        """
+        inverse = np.exp(-2.0 * theta)
+        if self.kernel.is_exponential:
+            ones = np.ones((len(theta), 1))
+            logits = np.hstack([inverse, ones]) @ self.powers[block]
+            logits -= logits.max(axis=2, keepdims=True)
+            return self.kernel.profile(logits), None
+        scaled = inverse @ self.powers[block, :-1]
+        sample = self.weights[block, None]
+        weights = self.kernel.profile(scaled.copy() if sloped else scaled)
+        weights *= sample
+        return weights, self.kernel.slope(scaled) * sample if sloped else None
+
+    def _nearest(self, block: slice, theta: Array) -> NDArray[np.intp]:
+        """The nearest other key of each query."""
+        squares = np.exp(-2.0 * theta) @ self.powers[block, :-1] / self.kernel.rate
+        return np.where(self.weights[block, None] > 0.0, squares, np.inf).argmin(axis=2)
+
+
+def _lines(sums: Array, scale: Array, p: int) -> tuple[Array, Array, Array]:
+    """Center and (arm, slopes) in coordinates of lines, and means, from normalised sums.
+
+    The arrays' last axes are queries and starts.
+    """
+    d, shape = len(scale), sums.shape[1:]
+    level = sums[:p]
+    center = sums[p + 1 : p + 1 + d] * scale
+    cross = sums[p + 1 + d : p + 1 + d + d * p].reshape(d, p, *shape) * scale[:, None]
+    cross -= center[:, None] * level
+    covariance, square = np.empty((d, d, *shape)), np.zeros(shape)
+    for column, (i, j) in enumerate(zip(*np.triu_indices(d), strict=True)):
+        raw = sums[p + 1 + d + d * p + column] * (scale[i] * scale[j])
+        if i == j:
+            square += raw
+        covariance[i, j] = covariance[j, i] = raw - center[i] * center[j]
+    trace = np.einsum("jj...->...", covariance)
+    ridge = np.maximum(_RIDGE * np.maximum(trace, 1.0), _ROUNDING * square)
+    for j in range(d):
+        covariance[j, j] += ridge
+    line = np.concatenate([-center[:, None], cross], axis=1)
+    _solve(covariance, line, ridge)
+    mean = level + np.einsum("j...,jp...->p...", line[:, 0], cross)
+    return center / scale, line, mean
+
+
+def _solve(matrix: Array, right: Array, least: Array) -> None:
+    """Solve positive definite systems (d, d, ...) in place, for right hand sides (d, n, ...)."""
+    d = len(matrix)
+    for j in range(d):
+        inverse = 1.0 / np.maximum(matrix[j, j], least)  # rounding may have left less
+        right[j] *= inverse
+        matrix[j, j + 1 :] *= inverse
+        for i in range(j + 1, d):
+            right[i] -= matrix[i, j] * right[j]
+            matrix[i, j + 1 :] -= matrix[i, j] * matrix[j, j + 1 :]
+    for j in range(d - 2, -1, -1):
+        for i in range(j + 1, d):
+            right[j] -= matrix[j, i] * right[i]
