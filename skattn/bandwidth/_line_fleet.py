@@ -17,6 +17,7 @@ whose factors are products of coefficients with the same columns. The ridge stan
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -32,8 +33,8 @@ Array = NDArray[np.float64]
 
 # Weights of so many triples of query, bandwidth and key at once stay in the cache.
 _CACHED_ENTRIES = 40_000
-# Stands for the logarithm of no weight in matrix products.
-_NOTHING = -1e300
+# Stands for the logarithm of no weight: the lowest that profiles of exponentials tell apart.
+_NOTHING = -680.0
 # Sums of weights below are those of queries outside the support.
 _LEAST = 1e-250
 # Ridge, relative to the largest variance or to what cancels in the covariance.
@@ -65,6 +66,7 @@ class LineFleet:
         np.multiply((away**2).transpose(1, 0, 2), self.kernel.rate, out=self.powers[:, :-1])
         self.powers[:, -1] = _NOTHING  # multiplied with one: the sample weights of exponentials
         np.log(self.weights, out=self.powers[:, -1], where=self.weights > 0.0)
+        self._buffer = np.empty(0)
 
     @property
     def n_pairs(self) -> int:
@@ -114,11 +116,14 @@ class LineFleet:
 
     def _read(self, block: slice, theta: Array, means: Array, slopes: Array | None) -> None:
         weights, changes = self._weights(block, theta, slopes is not None)
-        sums = (weights @ self.columns[block]).transpose(2, 0, 1)
+        # entries of one kind side by side: what follows is elementwise
+        sums = np.ascontiguousarray((weights @ self.columns[block]).transpose(2, 0, 1))
         p, d = self.values.shape[1], theta.shape[1]
-        total = sums[p]
+        if self.kernel.is_exponential:
+            self._lift(weights, sums, block, theta)
+        total = sums[p].copy()
         found = total > _LEAST
-        sums = sums / np.where(found, total, 1.0)
+        sums /= np.where(found, total, 1.0)
         if not found.all():
             queries, starts = np.nonzero(~found)
             nearest = self._nearest(block, theta)[queries, starts]
@@ -161,19 +166,38 @@ class LineFleet:
     ) -> tuple[Array, Array | None]:
         """Weights, and their changes with the squared distance where these are no multiple.
 
-        Of shape (n_queries, n_starts, n_keys); those of exponentials relative to the largest.
+        Of shape (n_queries, n_starts, n_keys).
         """
         inverse = np.exp(-2.0 * theta)
         if self.kernel.is_exponential:
             ones = np.ones((len(theta), 1))
-            logits = np.hstack([inverse, ones]) @ self.powers[block]
-            logits -= logits.max(axis=2, keepdims=True)
-            return self.kernel.profile(logits), None
-        scaled = inverse @ self.powers[block, :-1]
+            return self.kernel.profile(self._product(np.hstack([inverse, ones]), block)), None
+        scaled = self._product(inverse, block)
         sample = self.weights[block, None]
         weights = self.kernel.profile(scaled.copy() if sloped else scaled)
         weights *= sample
         return weights, self.kernel.slope(scaled) * sample if sloped else None
+
+    def _product(self, inverse: Array, block: slice) -> Array:
+        """Rows of `inverse` times as many powers; (queries, starts, keys), until called again."""
+        powers = self.powers[block, : inverse.shape[1]]
+        shape = len(powers), len(inverse), powers.shape[2]
+        size = math.prod(shape)
+        if self._buffer.size < size:
+            self._buffer = np.empty(size)
+        return np.matmul(inverse, powers, out=self._buffer[:size].reshape(shape))
+
+    def _lift(self, weights: Array, sums: Array, block: slice, theta: Array) -> None:
+        """Compute weights that are too small, and their sums, anew, relative to the nearest key."""
+        queries, starts = np.nonzero(sums[self.values.shape[1]] <= _LEAST)
+        if queries.size:
+            powers = self.powers[block][queries]
+            inverse = np.exp(-2.0 * theta[starts])
+            logits = (inverse[:, None] @ powers[:, :-1])[:, 0] + powers[:, -1]
+            logits[self.weights[block][queries] == 0.0] = -np.inf
+            logits -= logits.max(axis=1, keepdims=True)
+            weights[queries, starts] = lifted = self.kernel.profile(logits)
+            sums[:, queries, starts] = (lifted[:, None] @ self.columns[block][queries])[:, 0].T
 
     def _nearest(self, block: slice, theta: Array) -> NDArray[np.intp]:
         """The nearest other key of each query."""
