@@ -2,24 +2,26 @@
 
 All starts share what does not depend on the bandwidth: squared differences of the rows, feature by
 feature, and their products with weights and values. A step of all of them is a handful of array
-operations in single precision.
+operations, for weighted means in single precision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skattn.attention import run_blocks, slices
 from skattn.bandwidth._bend import HIGHEST, LOWEST, bend, newton_steps, stretch, unbend
+from skattn.bandwidth._line_fleet import LineFleet
 from skattn.bandwidth._objective import Objective
 
-__all__ = ["is_small_enough_to_scout", "scout"]
+__all__ = ["Fleet", "fleet_of", "is_small_enough_to_scout", "scout"]
 
 Array = NDArray[np.float64]
+Fleet: TypeAlias = "MeanFleet | LineFleet"
 Single = NDArray[Any]  # of float32
 
 # Weights of so many pairs of rows at once stay in the cache, in single precision.
@@ -36,20 +38,24 @@ def is_small_enough_to_scout(objective: Objective) -> bool:
     """Whether there is memory for `scout`, and the criterion is its."""
     n_keys, n_features = objective.coordinates.shape
     per_pair = (1 + n_features) * (1 + objective.values.shape[1])
+    if objective.degree > 0:
+        per_pair += (1 + n_features) * (2 + n_features) // 2
     n_entries = len(objective.rows) * n_keys * per_pair
-    return objective.criterion == "loo" and n_entries <= _MOST_ENTRIES
+    is_possible = objective.criterion == "loo" and objective.axes is None
+    return is_possible and n_entries <= _MOST_ENTRIES
 
 
-def scout(
-    objective: Objective, starts: Array, n_steps: int, tolerance: float
-) -> tuple[Array, Array]:
+def fleet_of(objective: Objective) -> Fleet:
+    """The leave-one-out errors of an objective at many bandwidths at once."""
+    return MeanFleet(objective) if objective.degree == 0 else LineFleet(objective)
+
+
+def scout(fleet: Fleet, starts: Array, n_steps: int, tolerance: float) -> tuple[Array, Array]:
     """Damped Gauss-Newton steps on leave-one-out errors from each of some starts.
 
     Parameters
     ----------
-    objective : Objective
-        The rows: few, since memory is O((n_features * n_outputs + n_starts) * n_rows**2). The
-        criterion is leave-one-out.
+    fleet : Fleet
     starts : ndarray of shape (n_starts, n_features)
         Log-bandwidths in spreads.
     n_steps : int
@@ -64,7 +70,6 @@ def scout(
     log_bandwidths : ndarray of shape (n_found, n_features)
         Where.
     """
-    fleet = _Fleet(objective)
     bent, active = bend(starts), np.arange(len(starts))
     arrives = np.ones(len(starts), dtype=bool)
     damping, longest = np.full(len(bent), 1e-2), np.full((len(bent), 1), _LONGEST)
@@ -107,8 +112,14 @@ def _damped(matrices: Array, damping: Array) -> Array:
     return matrices + np.eye(scale.shape[1]) * (damping[:, None] * scale)[:, None, :]
 
 
-class _Fleet:
-    """Leave-one-out errors of the same rows at many bandwidths."""
+class MeanFleet:
+    """Leave-one-out errors of weighted means of the same rows at many bandwidths.
+
+    Parameters
+    ----------
+    objective : Objective
+        Few rows, since memory is O(n_features * n_outputs * n_rows**2).
+    """
 
     def __init__(self, objective: Objective) -> None:
         self.kernel, rows = objective.kernel, objective.rows

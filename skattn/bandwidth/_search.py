@@ -18,7 +18,7 @@ from scipy.spatial.distance import cdist
 from skattn.attention import bandwidth_ladder, grid_means
 from skattn.bandwidth._bend import WIDEST, bend, free, newton_steps, stretch, unbend
 from skattn.bandwidth._objective import Objective
-from skattn.bandwidth._scout import is_small_enough_to_scout, scout
+from skattn.bandwidth._scout import fleet_of, is_small_enough_to_scout, scout
 
 __all__ = ["Candidate", "gauss_newton", "search_common", "search_each"]
 
@@ -159,8 +159,10 @@ def _restored(value: float) -> float:
 
 def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Array:
     """The criterion at each of a ladder of common bandwidths, in spreads."""
+    d = objective.coordinates.shape[1]
+    if objective.degree > 0 and objective.kernel.has_slope and is_small_enough_to_scout(objective):
+        return fleet_of(objective).judge(np.log(bandwidths)[:, None] + np.zeros(d))
     if not objective.kernel.peaks_at_one or objective.degree > 0:
-        d = objective.coordinates.shape[1]
         return np.array([objective.value(np.full(d, np.log(c))) for c in bandwidths])
     means, own_weights = grid_means(
         objective.request(), bandwidths, steps_per_octave, objective.resources
@@ -213,17 +215,21 @@ def _scouted(
     """Where descents on few rows arrive, as log-bandwidths of the objective."""
     shift = few.shrinkage(objective)
     starts = shifted(starts, -shift)
-    if few.degree > 0:  # one by one, which takes longer: from the best only
+    if is_small_enough_to_scout(few):
+        fleet = fleet_of(few)
+        if few.degree > 0:
+            starts = starts[np.argsort(fleet.judge(starts), kind="stable")[:_MOST_LINES]]
+        values, log_bandwidths = scout(fleet, starts, n_steps, tolerance)
+        return [
+            Candidate(float(value), shifted(log_bandwidth, shift))
+            for value, log_bandwidth in zip(values, log_bandwidths, strict=True)
+        ]
+    else:  # one by one, which takes longer: from the best only
         judge = few.at_most(_JUDGES)
         judged = [judge.value(start) for start in starts]
         starts = starts[np.argsort(judged, kind="stable")[:_MOST_LINES]]
         arrived = [gauss_newton(few.linearize, start, tolerance, n_steps) for start in starts]
         return [candidate.moved(shift) for candidate in arrived]
-    values, log_bandwidths = scout(few, starts, n_steps, tolerance)
-    return [
-        Candidate(float(value), shifted(log_bandwidth, shift))
-        for value, log_bandwidth in zip(values, log_bandwidths, strict=True)
-    ]
 
 
 def _lowest(objective: Objective, points: Sequence[Array]) -> Candidate:
