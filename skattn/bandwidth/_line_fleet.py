@@ -4,15 +4,15 @@ With D = k - q the differences of keys and queries, and the attention weights w 
 
     center = sum w D,   level = sum w v,
     C = sum w D D' - center center',   cross = sum w D v' - center level',
-    arm = -(C + ridge)^-1 center,   slope = (C + ridge)^-1 cross,   f(q) = level + arm' cross,
+    arm = -C^-1 center,   slope = C^-1 cross,   f(q) = level + arm' cross,
 
 all read off one product of weights with columns that do not depend on the bandwidth. The mean
 changes with the logarithm theta_j of a bandwidth by
 
     sum (dw / dtheta_j) (1 + arm' (D - center)) (v - level - slope' (D - center)),
 
-whose factors are products of coefficients with the same columns. The ridge stands for the rule of
-`skattn.smoother` that lines are flat where keys do not differ; it is too small to matter elsewhere.
+whose factors are products of coefficients with the same columns. Lines are flat where keys do not
+differ by the rule of `skattn.smoother`, which needs eigenvalues only where it matters.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from numpy.typing import NDArray
 from skattn.attention import run_blocks, slices
 from skattn.bandwidth._bend import stretch, unbend
 from skattn.bandwidth._objective import Objective
+from skattn.smoother import inverse_variances
 
 __all__ = ["LineFleet"]
 
 Array = NDArray[np.float64]
 
 # Weights of so many triples of query, bandwidth and key at once stay in the cache.
-_CACHED_ENTRIES = 40_000
+_CACHED_ENTRIES = 160_000
 # Stands for the logarithm of no weight: the lowest that profiles of exponentials tell apart.
 _NOTHING = -680.0
 # Sums of weights below are those of queries outside the support.
 _LEAST = 1e-250
-# Ridge, relative to the largest variance or to what cancels in the covariance.
-_RIDGE, _ROUNDING = 1e-9, 1e-14
+# Pivots of covariances, relative to the largest variance, from which lines may be flat.
+_THIN = 1e-4
 
 
 class LineFleet:
@@ -76,7 +77,7 @@ class LineFleet:
     def _columns(self, away: Array) -> Array:
         """What weights are summed with: v, 1, D, D v, D D'; (queries, keys, columns)."""
         d, n_queries, n_keys = away.shape
-        first, second = np.triu_indices(d)
+        first, second = np.array(_pairs(d)).T
         p = self.values.shape[1]
         columns = np.empty((n_queries, n_keys, p + 1 + d + d * p + len(first)))
         columns[..., :p], columns[..., p] = self.values, 1.0
@@ -215,32 +216,42 @@ def _lines(sums: Array, scale: Array, p: int) -> tuple[Array, Array, Array]:
     center = sums[p + 1 : p + 1 + d] * scale
     cross = sums[p + 1 + d : p + 1 + d + d * p].reshape(d, p, *shape) * scale[:, None]
     cross -= center[:, None] * level
-    covariance, square = np.empty((d, d, *shape)), np.zeros(shape)
-    for column, (i, j) in enumerate(zip(*np.triu_indices(d), strict=True)):
+    covariance = np.empty((d, d, *shape))
+    for column, (i, j) in enumerate(_pairs(d)):
         raw = sums[p + 1 + d + d * p + column] * (scale[i] * scale[j])
-        if i == j:
-            square += raw
-        covariance[i, j] = covariance[j, i] = raw - center[i] * center[j]
-    trace = np.einsum("jj...->...", covariance)
-    ridge = np.maximum(_RIDGE * np.maximum(trace, 1.0), _ROUNDING * square)
-    for j in range(d):
-        covariance[j, j] += ridge
+        np.subtract(raw, center[i] * center[j], out=covariance[i, j])
+        covariance[j, i] = covariance[i, j]
     line = np.concatenate([-center[:, None], cross], axis=1)
-    _solve(covariance, line, ridge)
+    _solve(covariance, line)
     mean = level + np.einsum("j...,jp...->p...", line[:, 0], cross)
     return center / scale, line, mean
 
 
-def _solve(matrix: Array, right: Array, least: Array) -> None:
-    """Solve positive definite systems (d, d, ...) in place, for right hand sides (d, n, ...)."""
+def _solve(matrix: Array, right: Array) -> None:
+    """Multiply (d, n, ...) by the inverses of covariances (d, d, ...) of lines, in place."""
     d = len(matrix)
-    for j in range(d):
-        inverse = 1.0 / np.maximum(matrix[j, j], least)  # rounding may have left less
-        right[j] *= inverse
-        matrix[j, j + 1 :] *= inverse
+    least = _THIN * np.maximum(np.einsum("jj...->...", matrix), 1.0)
+    rest, solved = matrix.copy(), right.copy()
+    is_thin = np.zeros(least.shape, dtype=bool)
+    for j in range(d):  # elimination, all at once
+        is_thin |= rest[j, j] < least
+        inverse = 1.0 / np.maximum(rest[j, j], least)
+        solved[j] *= inverse
+        rest[j, j + 1 :] *= inverse
         for i in range(j + 1, d):
-            right[i] -= matrix[i, j] * right[j]
-            matrix[i, j + 1 :] -= matrix[i, j] * matrix[j, j + 1 :]
+            solved[i] -= rest[i, j] * solved[j]
+            rest[i, j + 1 :] -= rest[i, j] * rest[j, j + 1 :]
     for j in range(d - 2, -1, -1):
         for i in range(j + 1, d):
-            right[j] -= matrix[j, i] * right[i]
+            solved[j] -= rest[j, i] * solved[i]
+    if is_thin.any():
+        variances, axes = np.linalg.eigh(matrix[:, :, is_thin].transpose(2, 0, 1))
+        inverse = inverse_variances(np.maximum(variances, 0.0))
+        turned = axes.transpose(0, 2, 1) @ right[:, :, is_thin].transpose(2, 0, 1)
+        solved[:, :, is_thin] = (axes @ (inverse[:, :, None] * turned)).transpose(1, 2, 0)
+    right[:] = solved
+
+
+def _pairs(d: int) -> list[tuple[int, int]]:
+    """Pairs of features, each once."""
+    return [(i, j) for i in range(d) for j in range(i, d)]

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+import os
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize, minimize_scalar
@@ -30,7 +31,7 @@ _WIDE = np.log(30.0)
 # Stands for an infinite criterion in searches that do arithmetic with it.
 _INFINITE = 1e100
 # Descents of local lines on few rows, and the rows at which their starts are judged.
-_MOST_LINES, _JUDGES = 12, 50
+_MOST_LINES, _JUDGES = int(os.environ.get('ML',12)), 50
 # Longest step of a descent in any coordinate.
 _LONGEST = 2.0
 # With more pairs of rows, first descents are in single precision.
@@ -254,6 +255,10 @@ def _starts(objective: Objective, base: Array, n_random: int) -> Array:
     out = np.where(features, WIDEST, base)
     alone = np.where(features, base, WIDEST)
     elsewhere = base + np.random.default_rng(0).uniform(-2.0, 2.0, (n_random, d))
+    if objective.degree > 0 and 'LO' in os.environ:
+        n_random = int(os.environ.get('NR', n_random))
+        elsewhere = np.random.default_rng(0).uniform(float(os.environ['LO']), float(os.environ['HI']), (n_random, d))
+        if 'REL' in os.environ: elsewhere += base
     return np.vstack([base, rule, out, alone, elsewhere])
 
 

@@ -112,7 +112,7 @@ class Lines:
         """
         axes, odds = self.axes[query], (shares / (1.0 - shares))[:, None]
         away, apart = (keys - self.center[query]) @ axes, values - self.level[query]
-        inverse = _inverse(self.variances[query], self.ridge * (1.0 - shares)[:, None])
+        inverse = inverse_variances(self.variances[query], self.ridge * (1.0 - shares)[:, None])
         cross = (axes.T @ self.cross[query]) - (odds * away)[:, :, None] * apart[:, None, :]
         lengths = np.einsum("kj,kj,kj->k", away, inverse, away)
         left = 1.0 - odds[:, 0] * lengths
@@ -233,7 +233,7 @@ def _solve(
     variances = np.maximum(variances, 0.0)
     narrowest = variances[:, 0] + ridge
     variances[flat] = np.inf if ridge > 0.0 else 0.0  # whose inverse is zero, as of no direction
-    inverse = _inverse(variances, ridge)
+    inverse = inverse_variances(variances, ridge)
     precision = (axes * inverse[:, None, :]) @ axes.transpose(0, 2, 1)
     arm = np.einsum("qij,qj->qi", precision, distance)
     reach = np.einsum("qj,qj->q", distance, arm)
@@ -243,7 +243,7 @@ def _solve(
     return Lines(center, level, slope, arm, mean, reach, variances, axes, cross, ridge), narrowest
 
 
-def _inverse(variances: Array, ridge: float | Array) -> Array:
+def inverse_variances(variances: Array, ridge: float | Array = 0.0) -> Array:
     """Of eigenvalues of C + ridge; those that are as good as zero, without a ridge, by zero."""
     if np.any(ridge > 0.0):
         return np.asarray(1.0 / (variances + ridge))
