@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.attention import Line, Rows
+from skattn.attention import Line, Rows, slices
 
 Array = NDArray[np.float64]
 
@@ -32,6 +32,8 @@ FLAT = 1e-8
 # Errors of a prediction, values being of order one, and of a slope, relative to its size, from
 # which a line is computed from differences.
 _TOLERANCE, _SLOPE_TOLERANCE = 1e-12, 1e-9
+# So many differences at once.
+_EXACT_ENTRIES = 50_000
 
 
 @dataclass(frozen=True)
@@ -210,18 +212,25 @@ class _Moments:
     @classmethod
     def exactly(cls, weights: Array, keys: Array, values: Array) -> _Moments:
         """Moments of each row of weights, from differences to its means."""
-        rows = [cls._of_row(row, keys, values) for row in weights]
-        return cls(*(np.stack(moments) for moments in zip(*rows, strict=True)))
+        step = max(1, _EXACT_ENTRIES // keys.size)
+        parts = [
+            cls._of_rows(weights[rows], keys, values) for rows in slices(len(weights), step)
+        ]
+        return cls(*(np.concatenate(moments) for moments in zip(*parts, strict=True)))
 
     @staticmethod
-    def _of_row(weights: Array, keys: Array, values: Array) -> tuple[Array, ...]:
-        present = np.flatnonzero(weights)
-        weights, keys, values = weights[present], keys[present], values[present]
+    def _of_rows(weights: Array, keys: Array, values: Array) -> tuple[Array, ...]:
+        present = np.flatnonzero(weights.any(axis=0))
+        weights, keys, values = weights[:, present], keys[present], values[present]
         near = weights @ keys
-        center, level = near + weights @ (keys - near), weights @ values
-        away = keys - center
-        weighted = (weights[:, None] * away).T
-        return center, weighted @ away, np.zeros(()), level, weighted @ (values - level)
+        away = keys - near[:, None]
+        center, level = near + (weights[:, None] @ away)[:, 0], weights @ values
+        np.subtract(keys, center[:, None], out=away)
+        if len(weights) > 1:  # what is no key of a row must not overflow
+            away[weights == 0.0] = 0.0
+        weighted = (weights[:, :, None] * away).transpose(0, 2, 1)
+        cross = weighted @ (values - level[:, None])
+        return center, weighted @ away, np.zeros(len(weights)), level, cross
 
 
 def _solve(
