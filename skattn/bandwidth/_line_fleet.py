@@ -95,10 +95,19 @@ class LineFleet:
     def linearize(self, bent: Array) -> tuple[Array, Array, Array]:
         """Values, gradients and Gauss-Newton matrices at bent log-bandwidths, one a row."""
         theta = unbend(bent)
+        values, gradients, matrices = self._linearize(theta)
+        factors = stretch(theta)
+        return values, factors * gradients, factors[:, :, None] * matrices * factors[:, None]
+
+    def linearize_at(self, log_bandwidth: Array) -> tuple[float, Array, Array]:
+        """The same at one log-bandwidth, not bent, as `Objective.linearize` returns them."""
+        values, gradients, matrices = self._linearize(log_bandwidth[None])
+        return float(values[0]), gradients[0], matrices[0]
+
+    def _linearize(self, theta: Array) -> tuple[Array, Array, Array]:
         slopes = np.empty((*self.targets.shape, *theta.shape))
         errors = self._errors(theta, slopes)
         jacobian = slopes.transpose(2, 3, 0, 1).reshape(*theta.shape, -1)
-        jacobian *= stretch(theta)[:, :, None]
         shared = jacobian * self.share
         gradients = -2.0 * (shared @ errors[:, :, None])[:, :, 0]
         return errors**2 @ self.share, gradients, shared @ jacobian.transpose(0, 2, 1)
@@ -162,9 +171,7 @@ class LineFleet:
             coefficients[..., p] -= each * center[j]
         return coefficients
 
-    def _weights(
-        self, block: slice, theta: Array, sloped: bool
-    ) -> tuple[Array, Array | None]:
+    def _weights(self, block: slice, theta: Array, sloped: bool) -> tuple[Array, Array | None]:
         """Weights, and their changes with the squared distance where these are no multiple.
 
         Of shape (n_queries, n_starts, n_keys).

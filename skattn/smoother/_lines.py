@@ -213,9 +213,7 @@ class _Moments:
     def exactly(cls, weights: Array, keys: Array, values: Array) -> _Moments:
         """Moments of each row of weights, from differences to its means."""
         step = max(1, _EXACT_ENTRIES // keys.size)
-        parts = [
-            cls._of_rows(weights[rows], keys, values) for rows in slices(len(weights), step)
-        ]
+        parts = [cls._of_rows(weights[rows], keys, values) for rows in slices(len(weights), step)]
         return cls(*(np.concatenate(moments) for moments in zip(*parts, strict=True)))
 
     @staticmethod
