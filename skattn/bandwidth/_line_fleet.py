@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,11 +64,13 @@ class LineFleet:
         queries, keys = own.entries(0, len(x))
         self.weights[queries, keys] *= own.kept[queries]
         self.columns = self._columns(away)
+        n_linear = self.values.shape[1] + 1 + len(away)
+        self.linear = np.ascontiguousarray(self.columns[..., :n_linear].transpose(0, 2, 1))
         self.powers = np.empty((away.shape[1], len(away) + 1, len(x)))
         np.multiply((away**2).transpose(1, 0, 2), self.kernel.rate, out=self.powers[:, :-1])
         self.powers[:, -1] = _NOTHING  # multiplied with one: the sample weights of exponentials
         np.log(self.weights, out=self.powers[:, -1], where=self.weights > 0.0)
-        self._buffer = np.empty(0)
+        self._product, self._factors = np.empty(0), np.empty(0)
 
     @property
     def n_pairs(self) -> int:
@@ -120,7 +123,12 @@ class LineFleet:
             for block in blocks:
                 self._read(block, theta, means[block], None if slopes is None else slopes[block])
 
-        step = max(1, _CACHED_ENTRIES // (len(theta) * len(self.values)))
+        per_query = len(theta) * len(self.values)
+        step = max(1, _CACHED_ENTRIES // per_query)
+        size = min(step, len(self.targets)) * per_query
+        if self._product.size < size:  # memory that is new costs as much as the arithmetic
+            self._product = np.empty(size)
+            self._factors = np.empty(size * (1 + self.values.shape[1]))
         run_blocks(run, list(slices(len(self.targets), step)), n_threads=1)
         return (self.targets[:, :, None] - means).transpose(2, 0, 1).reshape(len(theta), -1)
 
@@ -145,9 +153,9 @@ class LineFleet:
         if slopes is None:
             return
         line *= scale[:, None]
-        factors = self._coefficients(sums[:p], center, line) @ self.columns[
-            block, :, : p + 1 + d
-        ].transpose(0, 2, 1)
+        coefficients = self._coefficients(sums[:p], center, line)
+        out = self._factors[: len(coefficients) * weights.size].reshape(-1, *weights.shape)
+        factors = np.matmul(coefficients, self.linear[block], out=out)
         factors[0] *= weights if changes is None else changes
         factors[1:] *= factors[0]
         moved = factors[1:] @ self.powers[block, :d].transpose(0, 2, 1)  # (outputs, ..., features)
@@ -171,7 +179,7 @@ class LineFleet:
             coefficients[..., p] -= each * center[j]
         return coefficients
 
-    def _weights(self, block: slice, theta: Array, sloped: bool) -> tuple[Array, Array | None]:
+    def _weights(self, block: slice, theta: Array, sloped: bool) -> tuple[Any, Any]:
         """Weights, and their changes with the squared distance where these are no multiple.
 
         Of shape (n_queries, n_starts, n_keys).
@@ -179,21 +187,18 @@ class LineFleet:
         inverse = np.exp(-2.0 * theta)
         if self.kernel.is_exponential:
             ones = np.ones((len(theta), 1))
-            return self.kernel.profile(self._product(np.hstack([inverse, ones]), block)), None
-        scaled = self._product(inverse, block)
+            return self.kernel.profile(self._times_powers(np.hstack([inverse, ones]), block)), None
+        scaled = self._times_powers(inverse, block)
         sample = self.weights[block, None]
         weights = self.kernel.profile(scaled.copy() if sloped else scaled)
         weights *= sample
         return weights, self.kernel.slope(scaled) * sample if sloped else None
 
-    def _product(self, inverse: Array, block: slice) -> Array:
+    def _times_powers(self, inverse: Array, block: slice) -> Array:
         """Rows of `inverse` times as many powers; (queries, starts, keys), until called again."""
         powers = self.powers[block, : inverse.shape[1]]
         shape = len(powers), len(inverse), powers.shape[2]
-        size = math.prod(shape)
-        if self._buffer.size < size:
-            self._buffer = np.empty(size)
-        return np.matmul(inverse, powers, out=self._buffer[:size].reshape(shape))
+        return np.matmul(inverse, powers, out=self._product[: math.prod(shape)].reshape(shape))
 
     def _lift(self, weights: Array, sums: Array, block: slice, theta: Array) -> None:
         """Compute weights that are too small, and their sums, anew, relative to the nearest key."""
@@ -251,11 +256,16 @@ def _solve(matrix: Array, right: Array) -> None:
     for j in range(d - 2, -1, -1):
         for i in range(j + 1, d):
             solved[j] -= rest[j, i] * solved[i]
-    if is_thin.any():
-        variances, axes = np.linalg.eigh(matrix[:, :, is_thin].transpose(2, 0, 1))
+    thin = np.flatnonzero(is_thin)
+    if thin.size:
+        variances, axes = np.linalg.eigh(matrix.reshape(d, d, -1)[:, :, thin].transpose(2, 0, 1))
         inverse = inverse_variances(np.maximum(variances, 0.0))
-        turned = axes.transpose(0, 2, 1) @ right[:, :, is_thin].transpose(2, 0, 1)
-        solved[:, :, is_thin] = (axes @ (inverse[:, :, None] * turned)).transpose(1, 2, 0)
+        turned = axes.transpose(0, 2, 1) @ right.reshape(d, -1, is_thin.size)[:, :, thin].transpose(
+            2, 0, 1
+        )
+        solved.reshape(d, -1, is_thin.size)[:, :, thin] = (
+            axes @ (inverse[:, :, None] * turned)
+        ).transpose(1, 2, 0)
     right[:] = solved
 
 
