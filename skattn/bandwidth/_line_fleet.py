@@ -17,6 +17,7 @@ differ by the rule of `skattn.smoother`, which needs eigenvalues only where it m
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -72,10 +73,17 @@ class LineFleet:
         np.log(self.weights, out=self.powers[:, -1], where=self.weights > 0.0)
         self._product, self._factors = np.empty(0), np.empty(0)
 
-    @property
-    def n_pairs(self) -> int:
-        """Pairs of queries and keys."""
-        return self.weights.size
+    def at_most(self, n_queries: int) -> LineFleet:
+        """The same, with errors at so many of the rows, evenly spaced; memory is shared."""
+        step = -(-len(self.targets) // n_queries)
+        if step == 1:
+            return self
+        fewer = copy.copy(self)
+        for name in ("weights", "columns", "linear", "powers", "targets"):
+            setattr(fewer, name, getattr(self, name)[::step])
+        share = self.share.reshape(-1, self.values.shape[1])[::step]
+        fewer.share = (share / share.sum()).ravel()
+        return fewer
 
     def _columns(self, away: Array) -> Array:
         """What weights are summed with: v, 1, D, D v, D D'; (queries, keys, columns)."""
@@ -128,7 +136,9 @@ class LineFleet:
         size = min(step, len(self.targets)) * per_query
         if self._product.size < size:  # memory that is new costs as much as the arithmetic
             self._product = np.empty(size)
-            self._factors = np.empty(size * (1 + self.values.shape[1]))
+        n_factors = 0 if slopes is None else (1 + self.values.shape[1]) * size
+        if self._factors.size < n_factors:
+            self._factors = np.empty(n_factors)
         run_blocks(run, list(slices(len(self.targets), step)), n_threads=1)
         return (self.targets[:, :, None] - means).transpose(2, 0, 1).reshape(len(theta), -1)
 

@@ -32,6 +32,8 @@ _MOST_ENTRIES = 4_000_000
 _LONGEST = 2.0
 # Points this close to each other in every coordinate go the same way.
 _CLOSE = 0.05
+# Steps before a race begins, and how many times what a step promises is hoped for.
+_FREE_STEPS, _HOPE = 2, 2.0
 
 
 def is_small_enough_to_scout(objective: Objective) -> bool:
@@ -50,7 +52,9 @@ def fleet_of(objective: Objective) -> Fleet:
     return MeanFleet(objective) if objective.degree == 0 else LineFleet(objective)
 
 
-def scout(fleet: Fleet, starts: Array, n_steps: int, tolerance: float) -> tuple[Array, Array]:
+def scout(
+    fleet: Fleet, starts: Array, n_steps: int, tolerance: float, *, races: bool = False
+) -> tuple[Array, Array]:
     """Damped Gauss-Newton steps on leave-one-out errors from each of some starts.
 
     Parameters
@@ -62,6 +66,9 @@ def scout(fleet: Fleet, starts: Array, n_steps: int, tolerance: float) -> tuple[
         At most, from each start.
     tolerance : float
         A start has arrived when a step promises to lower its value by less than this fraction.
+    races : bool, default=False
+        Whether, after some steps, starts give up that are not likely to pass the best, and the
+        last one stops: it is better followed alone.
 
     Returns
     -------
@@ -74,7 +81,7 @@ def scout(fleet: Fleet, starts: Array, n_steps: int, tolerance: float) -> tuple[
     arrives = np.ones(len(starts), dtype=bool)
     damping, longest = np.full(len(bent), 1e-2), np.full((len(bent), 1), _LONGEST)
     values, gradients, matrices = fleet.linearize(bent)
-    for _ in range(n_steps):
+    for n_done in range(n_steps):
         arrives[active] = _distinct(bent[active], values[active])
         active = active[arrives[active]]
         damped = _damped(matrices[active], damping[active])
@@ -82,8 +89,10 @@ def scout(fleet: Fleet, starts: Array, n_steps: int, tolerance: float) -> tuple[
         steps = np.minimum(np.maximum(steps, -longest[active]), longest[active])
         promised = -np.einsum("sj,sj->s", gradients[active], steps)
         goes_on = promised > tolerance * values[active]
+        if races and n_done >= _FREE_STEPS:
+            goes_on &= values[active] - _HOPE * promised <= values.min()
         active, steps = active[goes_on], steps[goes_on]
-        if active.size == 0:
+        if active.size == 0 or (races and n_done >= _FREE_STEPS and active.size == 1):
             break
         trial = np.clip(bent[active] + steps, LOWEST, HIGHEST)
         reached = fleet.linearize(trial)

@@ -213,8 +213,9 @@ class _Effort:
             many, few = cls(48, _ALL, 14, 5), cls(16, _ALL, 8, 4)
             return many if n <= 250 or d > 3 else few
         # minima of lines depend more on single rows: choose late
-        d = min(d, 5)
-        return cls(24 * d, int(np.clip(6e4 * d / n**2, 6 * d, 64)), 4 + 2 * d, 8)
+        if d == 2:
+            return cls(48, int(np.clip(1.2e5 / n**2, 12, 48)), 8, 8)
+        return cls(128, int(np.clip(4e5 / n**2, 24, 64)), 12, 8)
 
 
 def _scouted(
@@ -228,13 +229,17 @@ def _scouted(
     """Where descents on few rows arrive, as log-bandwidths shifted to those of all."""
     starts = shifted(starts, -shift)
     if len(starts) > effort.n_descents:
-        judged = _values(few.at_most(_JUDGES), starts)
+        if isinstance(fleet, LineFleet):
+            judged = fleet.at_most(_JUDGES).judge(starts)
+        else:
+            judged = _values(few.at_most(_JUDGES), starts)
         starts = starts[np.argsort(judged, kind="stable")[: effort.n_descents]]
     if fleet is None:  # one by one, which takes longer
         n_steps, starts = effort.n_steps, starts[:_MOST_EXACT]
         arrived = [gauss_newton(few.linearize, start, tolerance, n_steps) for start in starts]
     else:
-        values, logs = scout(fleet, starts, effort.n_steps, tolerance)
+        races = isinstance(fleet, LineFleet)
+        values, logs = scout(fleet, starts, effort.n_steps, tolerance, races=races)
         arrived = [Candidate(float(value), log) for value, log in zip(values, logs, strict=True)]
     return [candidate.moved(shift) for candidate in arrived]
 
