@@ -74,8 +74,8 @@ class LineFleet:
         self._product, self._factors = np.empty(0), np.empty(0)
 
     def at_most(self, n_queries: int) -> LineFleet:
-        """The same, with errors at so many of the rows, evenly spaced; memory is shared."""
-        step = -(-len(self.targets) // n_queries)
+        """The same, with errors at about so many of the rows, evenly spaced; memory is shared."""
+        step = max(1, len(self.targets) // n_queries)
         if step == 1:
             return self
         fewer = copy.copy(self)

@@ -18,7 +18,7 @@ from skattn.bandwidth._bend import HIGHEST, LOWEST, bend, newton_steps, stretch,
 from skattn.bandwidth._line_fleet import LineFleet
 from skattn.bandwidth._objective import Objective
 
-__all__ = ["Fleet", "fleet_of", "is_small_enough_to_scout", "scout"]
+__all__ = ["Fleet", "can_scout", "fleet_of", "scout"]
 
 Array = NDArray[np.float64]
 Fleet: TypeAlias = "MeanFleet | LineFleet"
@@ -36,7 +36,7 @@ _CLOSE = 0.05
 _FREE_STEPS, _HOPE = 2, 2.0
 
 
-def is_small_enough_to_scout(objective: Objective) -> bool:
+def can_scout(objective: Objective) -> bool:
     """Whether there is memory for `scout`, and the criterion is its."""
     n_keys, n_features = objective.coordinates.shape
     per_pair = (1 + n_features) * (1 + objective.values.shape[1])

@@ -28,7 +28,7 @@ from skattn.bandwidth._descent import (
 )
 from skattn.bandwidth._line_fleet import LineFleet
 from skattn.bandwidth._objective import Objective
-from skattn.bandwidth._scout import Fleet, fleet_of, is_small_enough_to_scout, scout
+from skattn.bandwidth._scout import Fleet, can_scout, fleet_of, scout
 
 __all__ = ["search_common", "search_each"]
 
@@ -87,8 +87,6 @@ def search_common(objective: Objective, pilot: Objective, *, exact: bool = True)
     minima = minima[values[minima] <= lowest + tolerated * abs(lowest)]
     logs = np.log(bandwidths) + pilot.shrinkage(objective)
     d = objective.coordinates.shape[1]
-    if not exact and objective.degree > 0:  # evaluations are dear, and starts need not be the best
-        return Candidate(values[minima[0]], np.full(d, logs[minima[0]]))
     candidates = [Candidate.at(objective, np.full(d, np.inf))]
     for log in logs[minima]:
         candidates.append(Candidate.at(objective, np.full(d, log)))
@@ -144,7 +142,10 @@ def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Arr
 
 
 def search_each(
-    objective: Objective, scouts: Objective, pilots: Sequence[Objective], common: Candidate
+    objective: Objective,
+    scouts: Objective,
+    pilots: Sequence[Objective],
+    common: Candidate | None,
 ) -> Candidate:
     """A bandwidth for each feature.
 
@@ -156,23 +157,26 @@ def search_each(
         Leave-one-out on few rows, to descend from many starts at once.
     pilots : sequence of Objective
         The criterion on fewer rows, from few to many, to choose among the best.
-    common : Candidate
-        A good common bandwidth, to start from.
+    common : Candidate or None
+        A good common bandwidth, to start from; None to seek it on scouts of lines.
     """
-    mean = Candidate.at(objective, np.full_like(common.log_bandwidth, np.inf))
+    mean = Candidate.at(objective, np.full(objective.coordinates.shape[1], np.inf))
     if not objective.kernel.has_slope:
+        assert common is not None
         return best([mean, _coordinate_search(objective, common.log_bandwidth)])
+    fleet, shift = fleet_of(scouts) if can_scout(scouts) else None, scouts.shrinkage(objective)
+    if common is None:
+        common = _common(scouts, fleet).moved(shift)
     base = np.minimum(common.log_bandwidth, np.log(4.0))
     effort = _Effort.on(objective)
     starts, tolerance = _starts(objective, base, effort.n_random), 1e-3 if pilots else 1e-4
-    fleet = fleet_of(scouts) if is_small_enough_to_scout(scouts) else None
-    found = _scouted(scouts, fleet, starts, effort, tolerance, scouts.shrinkage(objective))
+    found = _scouted(scouts, fleet, starts, effort, tolerance, shift)
     points = _promising(found, effort.n_promising)
     if objective.degree == 0 or fleet is None or objective.criterion != "loo":
         points = [base, *points]
     for pilot in pilots:
         shift = pilot.shrinkage(objective)
-        if is_small_enough_to_scout(pilot):
+        if can_scout(pilot):
             again = replace(effort, n_descents=len(points), n_steps=20)
             found = _scouted(pilot, fleet_of(pilot), np.array(points), again, 1e-3, shift)
         else:
@@ -218,6 +222,16 @@ class _Effort:
         return cls(128, int(np.clip(4e5 / n**2, 24, 64)), 12, 8)
 
 
+def _common(scouts: Objective, fleet: Fleet | None) -> Candidate:
+    """The best common bandwidth of a ladder for local lines, at some of the rows."""
+    assert isinstance(fleet, LineFleet)
+    bandwidths, _ = ladder(scouts, exact=False)
+    logs = np.log(bandwidths)[:, None] + np.zeros(scouts.coordinates.shape[1])
+    values = fleet.at_most(_JUDGES).judge(logs)
+    best_one = int(np.argmin(values))
+    return Candidate(float(values[best_one]), logs[best_one])
+
+
 def _scouted(
     few: Objective,
     fleet: Fleet | None,
@@ -246,7 +260,7 @@ def _scouted(
 
 def _values(objective: Objective, log_bandwidths: Array) -> Array:
     """The criterion of lines at log-bandwidths, one a row."""
-    if objective.kernel.has_slope and is_small_enough_to_scout(objective):
+    if objective.kernel.has_slope and can_scout(objective):
         return LineFleet(objective).judge(log_bandwidths)
     return np.array([objective.value(log_bandwidth) for log_bandwidth in log_bandwidths])
 
