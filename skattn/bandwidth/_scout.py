@@ -18,7 +18,7 @@ from skattn.bandwidth._bend import HIGHEST, LOWEST, bend, newton_steps, stretch,
 from skattn.bandwidth._line_fleet import LineFleet
 from skattn.bandwidth._objective import Objective
 
-__all__ = ["Fleet", "can_scout", "fleet_of", "scout"]
+__all__ = ["Fleet", "can_scout", "distinct", "fleet_of", "scout"]
 
 Array = NDArray[np.float64]
 Fleet: TypeAlias = "MeanFleet | LineFleet"
@@ -33,7 +33,7 @@ _LONGEST = 2.0
 # Points this close to each other in every coordinate go the same way.
 _CLOSE = 0.05
 # Steps before a race begins, and how many times what a step promises is hoped for.
-_FREE_STEPS, _HOPE = 2, 2.0
+_FREE_STEPS, _HOPE = 2, 4.0
 
 
 def can_scout(objective: Objective) -> bool:
@@ -82,7 +82,7 @@ def scout(
     damping, longest = np.full(len(bent), 1e-2), np.full((len(bent), 1), _LONGEST)
     values, gradients, matrices = fleet.linearize(bent)
     for n_done in range(n_steps):
-        arrives[active] = _distinct(bent[active], values[active])
+        arrives[active] = distinct(bent[active], values[active], _CLOSE)
         active = active[arrives[active]]
         damped = _damped(matrices[active], damping[active])
         steps = newton_steps(bent[active], gradients[active], damped)
@@ -107,9 +107,9 @@ def scout(
     return values[arrives], unbend(bent[arrives])
 
 
-def _distinct(bent: Array, values: Array) -> NDArray[np.bool_]:
+def distinct(bent: Array, values: Array, distance: float) -> NDArray[np.bool_]:
     """Which points are not close to a better one, and so about to arrive where that does."""
-    is_close = (np.abs(bent[:, None] - bent) < _CLOSE).all(axis=2)
+    is_close = (np.abs(bent[:, None] - bent) < distance).all(axis=2)
     rank = np.argsort(np.argsort(values, kind="stable"))
     return np.logical_not((is_close & (rank < rank[:, None])).any(axis=1))
 

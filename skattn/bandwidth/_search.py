@@ -16,7 +16,7 @@ from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import cdist
 
 from skattn.attention import bandwidth_ladder, grid_means
-from skattn.bandwidth._bend import WIDEST
+from skattn.bandwidth._bend import WIDEST, bend
 from skattn.bandwidth._descent import (
     INFINITE,
     Candidate,
@@ -28,7 +28,7 @@ from skattn.bandwidth._descent import (
 )
 from skattn.bandwidth._line_fleet import LineFleet
 from skattn.bandwidth._objective import Objective
-from skattn.bandwidth._scout import Fleet, can_scout, fleet_of, scout
+from skattn.bandwidth._scout import Fleet, can_scout, distinct, fleet_of, scout
 
 __all__ = ["search_common", "search_each"]
 
@@ -40,6 +40,8 @@ _WIDE = np.log(30.0)
 # Rows at which starts are judged, where not all of them descend.
 _JUDGES = 50
 _ALL = 1_000_000
+# Starts this close to a better one in every coordinate come after all others.
+_CROWDED = 0.3
 # Descents without a fleet, at most.
 _MOST_EXACT = 12
 # Up to which a fleet descends for the criterion itself, relative to its value.
@@ -247,7 +249,8 @@ def _scouted(
             judged = fleet.at_most(_JUDGES).judge(starts)
         else:
             judged = _values(few.at_most(_JUDGES), starts)
-        starts = starts[np.argsort(judged, kind="stable")[: effort.n_descents]]
+        crowded = np.logical_not(distinct(bend(starts), judged, _CROWDED))
+        starts = starts[np.lexsort((judged, crowded))[: effort.n_descents]]
     if fleet is None:  # one by one, which takes longer
         n_steps, starts = effort.n_steps, starts[:_MOST_EXACT]
         arrived = [gauss_newton(few.linearize, start, tolerance, n_steps) for start in starts]

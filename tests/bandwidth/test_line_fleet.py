@@ -163,7 +163,7 @@ def best_of_random_descents(X, y, n_starts=12):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_random_descents_find_a_lower_criterion(seed):
+def test_random_descents_find_no_lower_criterion(seed):
     X, y = random_problem(seed)
     model = NadarayaWatsonRegressor(degree=1).fit(X, y)
     assert model.criterion_ <= best_of_random_descents(X, y) * (1.0 + 1e-3)
