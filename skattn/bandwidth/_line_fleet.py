@@ -3,16 +3,15 @@
 With D = k - q the differences of keys and queries, and the attention weights w of one bandwidth,
 
     center = sum w D,   level = sum w v,
-    C = sum w D D' - center center',   cross = sum w D v' - center level',
     arm = -C^-1 center,   slope = C^-1 cross,   f(q) = level + arm' cross,
 
-all read off one product of weights with columns that do not depend on the bandwidth. The mean
-changes with the logarithm theta_j of a bandwidth by
+with C and cross the covariances of D, and of D and v; all of it is read off one product of weights
+with columns that do not depend on the bandwidth. The mean changes with the logarithm theta_j of a
+bandwidth by
 
     sum (dw / dtheta_j) (1 + arm' (D - center)) (v - level - slope' (D - center)),
 
-whose factors are products of coefficients with the same columns. Lines are flat where keys do not
-differ by the rule of `skattn.smoother`, which needs eigenvalues only where it matters.
+whose factors are products of coefficients with the same columns.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from numpy.typing import NDArray
 
 from skattn.attention import run_blocks, slices
 from skattn.bandwidth._bend import stretch, unbend
+from skattn.bandwidth._line_algebra import pairs, solve_lines
 from skattn.bandwidth._objective import Objective
-from skattn.smoother import inverse_variances
 
 __all__ = ["LineFleet"]
 
@@ -40,8 +39,6 @@ _CACHED_ENTRIES = 160_000
 _NOTHING = -680.0
 # Sums of weights below are those of queries outside the support.
 _LEAST = 1e-250
-# Pivots of covariances, relative to the largest variance, from which lines may be flat.
-_THIN = 1e-4
 
 
 class LineFleet:
@@ -88,7 +85,7 @@ class LineFleet:
     def _columns(self, away: Array) -> Array:
         """What weights are summed with: v, 1, D, D v, D D'; (queries, keys, columns)."""
         d, n_queries, n_keys = away.shape
-        first, second = np.array(_pairs(d)).T
+        first, second = np.array(pairs(d)).T
         p = self.values.shape[1]
         columns = np.empty((n_queries, n_keys, p + 1 + d + d * p + len(first)))
         columns[..., :p], columns[..., p] = self.values, 1.0
@@ -146,7 +143,7 @@ class LineFleet:
         weights, changes = self._weights(block, theta, slopes is not None)
         # entries of one kind side by side: what follows is elementwise
         sums = np.ascontiguousarray((weights @ self.columns[block]).transpose(2, 0, 1))
-        p, d = self.values.shape[1], theta.shape[1]
+        p = self.values.shape[1]
         if self.kernel.is_exponential:
             self._lift(weights, sums, block, theta)
         total = sums[p].copy()
@@ -158,21 +155,27 @@ class LineFleet:
             sums[:p, queries, starts] = self.values[nearest].T
             sums[p:, queries, starts] = 0.0
         scale = np.exp(-np.minimum(theta.T, 0.0))[:, None, :]  # to coordinates of lines
-        center, line, mean = _lines(sums, scale, p)
+        center, line, mean = solve_lines(sums, scale, p)
         means[:] = mean.transpose(1, 0, 2)
         if slopes is None:
             return
         line *= scale[:, None]
-        coefficients = self._coefficients(sums[:p], center, line)
-        out = self._factors[: len(coefficients) * weights.size].reshape(-1, *weights.shape)
-        factors = np.matmul(coefficients, self.linear[block], out=out)
-        factors[0] *= weights if changes is None else changes
-        factors[1:] *= factors[0]
-        moved = factors[1:] @ self.powers[block, :d].transpose(0, 2, 1)  # (outputs, ..., features)
+        moved = self._moved(block, weights if changes is None else changes, sums[:p], center, line)
         unit = np.where(found, total, np.inf)[:, :, None]
         rate = 1.0 if self.kernel.is_exponential else self.kernel.rate
         moved *= (-2.0 / rate) * np.exp(-2.0 * theta) / unit
         slopes[:] = moved.transpose(1, 0, 2, 3)
+
+    def _moved(
+        self, block: slice, changes: Array, level: Array, center: Array, line: Array
+    ) -> Array:
+        """Sums of changes of weights times factors and residuals; (outputs, ..., features)."""
+        coefficients = self._coefficients(level, center, line)
+        out = self._factors[: len(coefficients) * changes.size].reshape(-1, *changes.shape)
+        factors = np.matmul(coefficients, self.linear[block], out=out)
+        factors[0] *= changes
+        factors[1:] *= factors[0]
+        return factors[1:] @ self.powers[block, : len(center)].transpose(0, 2, 1)
 
     def _coefficients(self, level: Array, center: Array, line: Array) -> Array:
         """Of 1 + arm' (D - center), then of each output's residuals, in the first columns."""
@@ -226,59 +229,3 @@ class LineFleet:
         """The nearest other key of each query."""
         squares = np.exp(-2.0 * theta) @ self.powers[block, :-1] / self.kernel.rate
         return np.where(self.weights[block, None] > 0.0, squares, np.inf).argmin(axis=2)
-
-
-def _lines(sums: Array, scale: Array, p: int) -> tuple[Array, Array, Array]:
-    """Center and (arm, slopes) in coordinates of lines, and means, from normalised sums.
-
-    The arrays' last axes are queries and starts.
-    """
-    d, shape = len(scale), sums.shape[1:]
-    level = sums[:p]
-    center = sums[p + 1 : p + 1 + d] * scale
-    cross = sums[p + 1 + d : p + 1 + d + d * p].reshape(d, p, *shape) * scale[:, None]
-    cross -= center[:, None] * level
-    covariance = np.empty((d, d, *shape))
-    for column, (i, j) in enumerate(_pairs(d)):
-        raw = sums[p + 1 + d + d * p + column] * (scale[i] * scale[j])
-        np.subtract(raw, center[i] * center[j], out=covariance[i, j])
-        covariance[j, i] = covariance[i, j]
-    line = np.concatenate([-center[:, None], cross], axis=1)
-    _solve(covariance, line)
-    mean = level + np.einsum("j...,jp...->p...", line[:, 0], cross)
-    return center / scale, line, mean
-
-
-def _solve(matrix: Array, right: Array) -> None:
-    """Multiply (d, n, ...) by the inverses of covariances (d, d, ...) of lines, in place."""
-    d = len(matrix)
-    least = _THIN * np.maximum(np.einsum("jj...->...", matrix), 1.0)
-    rest, solved = matrix.copy(), right.copy()
-    is_thin = np.zeros(least.shape, dtype=bool)
-    for j in range(d):  # elimination, all at once
-        is_thin |= rest[j, j] < least
-        inverse = 1.0 / np.maximum(rest[j, j], least)
-        solved[j] *= inverse
-        rest[j, j + 1 :] *= inverse
-        for i in range(j + 1, d):
-            solved[i] -= rest[i, j] * solved[j]
-            rest[i, j + 1 :] -= rest[i, j] * rest[j, j + 1 :]
-    for j in range(d - 2, -1, -1):
-        for i in range(j + 1, d):
-            solved[j] -= rest[j, i] * solved[i]
-    thin = np.flatnonzero(is_thin)
-    if thin.size:
-        variances, axes = np.linalg.eigh(matrix.reshape(d, d, -1)[:, :, thin].transpose(2, 0, 1))
-        inverse = inverse_variances(np.maximum(variances, 0.0))
-        turned = axes.transpose(0, 2, 1) @ right.reshape(d, -1, is_thin.size)[:, :, thin].transpose(
-            2, 0, 1
-        )
-        solved.reshape(d, -1, is_thin.size)[:, :, thin] = (
-            axes @ (inverse[:, :, None] * turned)
-        ).transpose(1, 2, 0)
-    right[:] = solved
-
-
-def _pairs(d: int) -> list[tuple[int, int]]:
-    """Pairs of features, each once."""
-    return [(i, j) for i in range(d) for j in range(i, d)]

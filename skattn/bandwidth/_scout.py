@@ -26,8 +26,8 @@ Single = NDArray[Any]  # of float32
 
 # Weights of so many pairs of rows at once stay in the cache, in single precision.
 _CACHED_ENTRIES = 200_000
-# So many numbers are prepared at most, in single precision.
-_MOST_ENTRIES = 4_000_000
+# So many numbers are prepared at most, in single precision, and in double for lines.
+_MOST_ENTRIES, _MOST_OF_LINES = 4_000_000, 6_000_000
 # Longest step in any coordinate.
 _LONGEST = 2.0
 # Points this close to each other in every coordinate go the same way.
@@ -37,14 +37,15 @@ _FREE_STEPS, _HOPE = 2, 4.0
 
 
 def can_scout(objective: Objective) -> bool:
-    """Whether there is memory for `scout`, and the criterion is its."""
-    n_keys, n_features = objective.coordinates.shape
-    per_pair = (1 + n_features) * (1 + objective.values.shape[1])
+    """Whether there is memory for a fleet, and the criterion is its."""
+    n_keys, d = objective.coordinates.shape
+    p = objective.values.shape[1]
+    per_pair, most = (1 + d) * (1 + p), _MOST_ENTRIES
     if objective.degree > 0:
-        per_pair += (1 + n_features) * (2 + n_features) // 2
-    n_entries = len(objective.rows) * n_keys * per_pair
+        per_pair, most = (1 + d) * (3 + p + d // 2) + 1 + p, _MOST_OF_LINES
     is_possible = objective.criterion == "loo" and objective.axes is None
-    return is_possible and n_entries <= _MOST_ENTRIES
+    is_small = len(objective.rows) * n_keys * per_pair <= most
+    return is_possible and is_small and objective.kernel.has_slope
 
 
 def fleet_of(objective: Objective) -> Fleet:
@@ -86,16 +87,16 @@ def scout(
         active = active[arrives[active]]
         damped = _damped(matrices[active], damping[active])
         steps = newton_steps(bent[active], gradients[active], damped)
-        steps = np.minimum(np.maximum(steps, -longest[active]), longest[active])
+        steps = np.clip(steps, -longest[active], longest[active])
         promised = -np.einsum("sj,sj->s", gradients[active], steps)
+        is_race = races and n_done >= _FREE_STEPS
         goes_on = promised > tolerance * values[active]
-        if races and n_done >= _FREE_STEPS:
+        if is_race:
             goes_on &= values[active] - _HOPE * promised <= values.min()
         active, steps = active[goes_on], steps[goes_on]
-        if active.size == 0 or (races and n_done >= _FREE_STEPS and active.size == 1):
+        if active.size <= is_race:  # one is better followed alone
             break
-        trial = np.clip(bent[active] + steps, LOWEST, HIGHEST)
-        reached = fleet.linearize(trial)
+        reached = fleet.linearize(trial := np.clip(bent[active] + steps, LOWEST, HIGHEST))
         better = reached[0] < values[active]
         moved = active[better]
         bent[moved] = trial[better]

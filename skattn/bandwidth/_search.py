@@ -171,8 +171,8 @@ def search_each(
         common = _common(scouts, fleet).moved(shift)
     base = np.minimum(common.log_bandwidth, np.log(4.0))
     effort = _Effort.on(objective)
-    starts, tolerance = _starts(objective, base, effort.n_random), 1e-3 if pilots else 1e-4
-    found = _scouted(scouts, fleet, starts, effort, tolerance, shift)
+    starts = _starts(objective, base, effort.n_random)
+    found = _scouted(scouts, fleet, starts, effort, 1e-3 if pilots else 1e-4, shift)
     points = _promising(found, effort.n_promising)
     if objective.degree == 0 or fleet is None or objective.criterion != "loo":
         points = [base, *points]
@@ -185,9 +185,9 @@ def search_each(
             moved = [shifted(point, -shift) for point in points]
             found = [descend(pilot.single(), start, 1e-3).moved(shift) for start in moved]
         points = _promising(found, 3)
-    is_same = scouts.is_like(objective) and objective.criterion == "loo"
-    same = fleet if is_same and isinstance(fleet, LineFleet) else None
-    return best([mean, _smooth_out(objective, _lowest(objective, points, same))])
+    has_same = scouts.is_like(objective) and objective.criterion == "loo"
+    lowest = _lowest(objective, points, fleet if has_same else None)
+    return best([mean, _smooth_out(objective, lowest)])
 
 
 @dataclass(frozen=True)
@@ -263,20 +263,20 @@ def _scouted(
 
 def _values(objective: Objective, log_bandwidths: Array) -> Array:
     """The criterion of lines at log-bandwidths, one a row."""
-    if objective.kernel.has_slope and can_scout(objective):
+    if can_scout(objective):
         return LineFleet(objective).judge(log_bandwidths)
     return np.array([objective.value(log_bandwidth) for log_bandwidth in log_bandwidths])
 
 
-def _lowest(objective: Objective, points: Sequence[Array], fleet: LineFleet | None) -> Candidate:
+def _lowest(objective: Objective, points: Sequence[Array], fleet: Fleet | None) -> Candidate:
     """The lowest of the minima near some points, most promising first.
 
-    A fleet has the same values, and is faster.
+    A fleet of the same rows is faster; of lines, it has the same values.
     """
     n_pairs = len(objective.rows) * len(objective.coordinates)
     if n_pairs > _MANY_PAIRS or objective.criterion != "loo":
         points = [best([descend(objective.single(), p, 1e-4) for p in points]).log_bandwidth]
-    if fleet is not None:
+    if isinstance(fleet, LineFleet):
         points = [_descended(fleet, points).log_bandwidth]
     found = descend(objective, points[0], 1e-8)
     for point in points[1:]:

@@ -116,7 +116,7 @@ def _number_of_scouts(objective: Objective) -> int:
     n, d = objective.coordinates.shape
     wanted = _SCOUTS if n <= _PILOTS[0] or d > 3 else 64
     if objective.degree > 0:  # whose minima depend more on single rows
-        return int(n if n <= 3 * _SCOUTS else 2 * _SCOUTS)
+        return int(n if n <= 3 * _SCOUTS and d <= 5 else min(2 * _SCOUTS, n))
     return int(min(wanted, max(30, np.sqrt(2e6 / d))))
 
 
