@@ -62,8 +62,6 @@ class LineFleet:
         queries, keys = own.entries(0, len(x))
         self.weights[queries, keys] *= own.kept[queries]
         self.columns = self._columns(away)
-        n_linear = self.values.shape[1] + 1 + len(away)
-        self.linear = np.ascontiguousarray(self.columns[..., :n_linear].transpose(0, 2, 1))
         self.powers = np.empty((away.shape[1], len(away) + 1, len(x)))
         np.multiply((away**2).transpose(1, 0, 2), self.kernel.rate, out=self.powers[:, :-1])
         self.powers[:, -1] = _NOTHING  # multiplied with one: the sample weights of exponentials
@@ -76,24 +74,24 @@ class LineFleet:
         if step == 1:
             return self
         fewer = copy.copy(self)
-        for name in ("weights", "columns", "linear", "powers", "targets"):
+        for name in ("weights", "columns", "powers", "targets"):
             setattr(fewer, name, getattr(self, name)[::step])
         share = self.share.reshape(-1, self.values.shape[1])[::step]
         fewer.share = (share / share.sum()).ravel()
         return fewer
 
     def _columns(self, away: Array) -> Array:
-        """What weights are summed with: v, 1, D, D v, D D'; (queries, keys, columns)."""
+        """What weights are summed with: v, 1, D, D v, D D'; (queries, columns, keys)."""
         d, n_queries, n_keys = away.shape
-        first, second = np.array(pairs(d)).T
-        p = self.values.shape[1]
-        columns = np.empty((n_queries, n_keys, p + 1 + d + d * p + len(first)))
-        columns[..., :p], columns[..., p] = self.values, 1.0
-        away = away.transpose(1, 2, 0)
-        columns[..., p + 1 : p + 1 + d] = away
-        pulled = away[..., :, None] * self.values[:, None, :]
-        columns[..., p + 1 + d : p + 1 + d + d * p] = pulled.reshape(n_queries, n_keys, d * p)
-        np.multiply(away[..., first], away[..., second], out=columns[..., p + 1 + d + d * p :])
+        p, both = self.values.shape[1], pairs(d)
+        columns = np.empty((n_queries, p + 1 + d + d * p + len(both), n_keys))
+        columns[:, :p], columns[:, p] = self.values.T, 1.0
+        columns[:, p + 1 : p + 1 + d] = away.transpose(1, 0, 2)
+        for j, each in enumerate(away):
+            first = p + 1 + d + j * p
+            np.multiply(each[:, None], self.values.T, out=columns[:, first : first + p])
+        for column, (i, j) in enumerate(both, start=p + 1 + d + d * p):
+            np.multiply(away[i], away[j], out=columns[:, column])
         return columns
 
     def judge(self, log_bandwidths: Array) -> Array:
@@ -142,7 +140,9 @@ class LineFleet:
     def _read(self, block: slice, theta: Array, means: Array, slopes: Array | None) -> None:
         weights, changes = self._weights(block, theta, slopes is not None)
         # entries of one kind side by side: what follows is elementwise
-        sums = np.ascontiguousarray((weights @ self.columns[block]).transpose(2, 0, 1))
+        sums = np.ascontiguousarray(
+            (weights @ self.columns[block].transpose(0, 2, 1)).transpose(2, 0, 1)
+        )
         p = self.values.shape[1]
         if self.kernel.is_exponential:
             self._lift(weights, sums, block, theta)
@@ -172,7 +172,8 @@ class LineFleet:
         """Sums of changes of weights times factors and residuals; (outputs, ..., features)."""
         coefficients = self._coefficients(level, center, line)
         out = self._factors[: len(coefficients) * changes.size].reshape(-1, *changes.shape)
-        factors = np.matmul(coefficients, self.linear[block], out=out)
+        linear = self.columns[block, : coefficients.shape[-1]]
+        factors = np.matmul(coefficients, linear, out=out)
         factors[0] *= changes
         factors[1:] *= factors[0]
         return factors[1:] @ self.powers[block, : len(center)].transpose(0, 2, 1)
@@ -223,7 +224,7 @@ class LineFleet:
             logits[self.weights[block][queries] == 0.0] = -np.inf
             logits -= logits.max(axis=1, keepdims=True)
             weights[queries, starts] = lifted = self.kernel.profile(logits)
-            sums[:, queries, starts] = (lifted[:, None] @ self.columns[block][queries])[:, 0].T
+            sums[:, queries, starts] = np.einsum("hk,hck->ch", lifted, self.columns[block][queries])
 
     def _nearest(self, block: slice, theta: Array) -> NDArray[np.intp]:
         """The nearest other key of each query."""

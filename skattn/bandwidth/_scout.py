@@ -42,7 +42,7 @@ def can_scout(objective: Objective) -> bool:
     p = objective.values.shape[1]
     per_pair, most = (1 + d) * (1 + p), _MOST_ENTRIES
     if objective.degree > 0:
-        per_pair, most = (1 + d) * (3 + p + d // 2) + 1 + p, _MOST_OF_LINES
+        per_pair, most = (1 + d) * (2 + p + d // 2), _MOST_OF_LINES
     is_possible = objective.criterion == "loo" and objective.axes is None
     is_small = len(objective.rows) * n_keys * per_pair <= most
     return is_possible and is_small and objective.kernel.has_slope

@@ -221,7 +221,7 @@ class _Effort:
         # minima of lines depend more on single rows: choose late
         if d == 2:
             return cls(48, int(np.clip(1.2e5 / n**2, 12, 48)), 8, 8)
-        return cls(128, int(np.clip(4e5 / n**2, 24, 64)), 12, 8)
+        return cls(128, int(np.clip(4e5 / n**2, 24, 64)), 20, 8)
 
 
 def _common(scouts: Objective, fleet: Fleet | None) -> Candidate:
