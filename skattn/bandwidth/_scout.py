@@ -2,60 +2,74 @@
 
 All starts share what does not depend on the bandwidth: squared differences of the rows, feature by
 feature, and their products with weights and values. A step of all of them is a handful of array
-operations in single precision.
+operations, for weighted means in single precision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skattn.attention import run_blocks, slices
 from skattn.bandwidth._bend import HIGHEST, LOWEST, bend, newton_steps, stretch, unbend
+from skattn.bandwidth._line_fleet import LineFleet
 from skattn.bandwidth._objective import Objective
 
-__all__ = ["is_small_enough_to_scout", "scout"]
+__all__ = ["Fleet", "can_scout", "distinct", "fleet_of", "scout"]
 
 Array = NDArray[np.float64]
+Fleet: TypeAlias = "MeanFleet | LineFleet"
 Single = NDArray[Any]  # of float32
 
 # Weights of so many pairs of rows at once stay in the cache, in single precision.
 _CACHED_ENTRIES = 200_000
-# So many numbers are prepared at most, in single precision.
-_MOST_ENTRIES = 4_000_000
+# So many numbers are prepared at most, in single precision, and in double for lines.
+_MOST_ENTRIES, _MOST_OF_LINES = 4_000_000, 6_000_000
 # Longest step in any coordinate.
 _LONGEST = 2.0
 # Points this close to each other in every coordinate go the same way.
 _CLOSE = 0.05
+# Steps before a race begins, and how many times what a step promises is hoped for.
+_FREE_STEPS, _HOPE = 2, 4.0
 
 
-def is_small_enough_to_scout(objective: Objective) -> bool:
-    """Whether there is memory for `scout`, and the criterion is its."""
-    n_keys, n_features = objective.coordinates.shape
-    per_pair = (1 + n_features) * (1 + objective.values.shape[1])
-    n_entries = len(objective.rows) * n_keys * per_pair
-    return objective.criterion == "loo" and n_entries <= _MOST_ENTRIES
+def can_scout(objective: Objective) -> bool:
+    """Whether there is memory for a fleet, and the criterion is its."""
+    n_keys, d = objective.coordinates.shape
+    p = objective.values.shape[1]
+    per_pair, most = (1 + d) * (1 + p), _MOST_ENTRIES
+    if objective.degree > 0:
+        per_pair, most = (1 + d) * (2 + p + d // 2), _MOST_OF_LINES
+    is_possible = objective.criterion == "loo" and objective.axes is None
+    is_small = len(objective.rows) * n_keys * per_pair <= most
+    return is_possible and is_small and objective.kernel.has_slope
+
+
+def fleet_of(objective: Objective) -> Fleet:
+    """The leave-one-out errors of an objective at many bandwidths at once."""
+    return MeanFleet(objective) if objective.degree == 0 else LineFleet(objective)
 
 
 def scout(
-    objective: Objective, starts: Array, n_steps: int, tolerance: float
+    fleet: Fleet, starts: Array, n_steps: int, tolerance: float, *, races: bool = False
 ) -> tuple[Array, Array]:
     """Damped Gauss-Newton steps on leave-one-out errors from each of some starts.
 
     Parameters
     ----------
-    objective : Objective
-        The rows: few, since memory is O((n_features * n_outputs + n_starts) * n_rows**2). The
-        criterion is leave-one-out.
+    fleet : Fleet
     starts : ndarray of shape (n_starts, n_features)
         Log-bandwidths in spreads.
     n_steps : int
         At most, from each start.
     tolerance : float
         A start has arrived when a step promises to lower its value by less than this fraction.
+    races : bool, default=False
+        Whether, after some steps, starts give up that are not likely to pass the best, and the
+        last one stops: it is better followed alone.
 
     Returns
     -------
@@ -64,24 +78,25 @@ def scout(
     log_bandwidths : ndarray of shape (n_found, n_features)
         Where.
     """
-    fleet = _Fleet(objective)
     bent, active = bend(starts), np.arange(len(starts))
     arrives = np.ones(len(starts), dtype=bool)
     damping, longest = np.full(len(bent), 1e-2), np.full((len(bent), 1), _LONGEST)
     values, gradients, matrices = fleet.linearize(bent)
-    for _ in range(n_steps):
-        arrives[active] = _distinct(bent[active], values[active])
+    for n_done in range(n_steps):
+        arrives[active] = distinct(bent[active], values[active], _CLOSE)
         active = active[arrives[active]]
         damped = _damped(matrices[active], damping[active])
         steps = newton_steps(bent[active], gradients[active], damped)
-        steps = np.minimum(np.maximum(steps, -longest[active]), longest[active])
+        steps = np.clip(steps, -longest[active], longest[active])
         promised = -np.einsum("sj,sj->s", gradients[active], steps)
+        is_race = races and n_done >= _FREE_STEPS
         goes_on = promised > tolerance * values[active]
+        if is_race:
+            goes_on &= values[active] - _HOPE * promised <= values.min()
         active, steps = active[goes_on], steps[goes_on]
-        if active.size == 0:
+        if active.size <= is_race:  # one is better followed alone
             break
-        trial = np.clip(bent[active] + steps, LOWEST, HIGHEST)
-        reached = fleet.linearize(trial)
+        reached = fleet.linearize(trial := np.clip(bent[active] + steps, LOWEST, HIGHEST))
         better = reached[0] < values[active]
         moved = active[better]
         bent[moved] = trial[better]
@@ -93,9 +108,9 @@ def scout(
     return values[arrives], unbend(bent[arrives])
 
 
-def _distinct(bent: Array, values: Array) -> NDArray[np.bool_]:
+def distinct(bent: Array, values: Array, distance: float) -> NDArray[np.bool_]:
     """Which points are not close to a better one, and so about to arrive where that does."""
-    is_close = (np.abs(bent[:, None] - bent) < _CLOSE).all(axis=2)
+    is_close = (np.abs(bent[:, None] - bent) < distance).all(axis=2)
     rank = np.argsort(np.argsort(values, kind="stable"))
     return np.logical_not((is_close & (rank < rank[:, None])).any(axis=1))
 
@@ -107,8 +122,14 @@ def _damped(matrices: Array, damping: Array) -> Array:
     return matrices + np.eye(scale.shape[1]) * (damping[:, None] * scale)[:, None, :]
 
 
-class _Fleet:
-    """Leave-one-out errors of the same rows at many bandwidths."""
+class MeanFleet:
+    """Leave-one-out errors of weighted means of the same rows at many bandwidths.
+
+    Parameters
+    ----------
+    objective : Objective
+        Few rows, since memory is O(n_features * n_outputs * n_rows**2).
+    """
 
     def __init__(self, objective: Objective) -> None:
         self.kernel, rows = objective.kernel, objective.rows

@@ -7,70 +7,49 @@ bandwidth; for one of each feature, the best of them is one of the starts of des
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize, minimize_scalar
+from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import cdist
 
 from skattn.attention import bandwidth_ladder, grid_means
-from skattn.bandwidth._bend import WIDEST, bend, free, newton_steps, stretch, unbend
+from skattn.bandwidth._bend import WIDEST, bend
+from skattn.bandwidth._descent import (
+    INFINITE,
+    Candidate,
+    best,
+    descend,
+    gauss_newton,
+    restored,
+    shifted,
+)
+from skattn.bandwidth._line_fleet import LineFleet
 from skattn.bandwidth._objective import Objective
-from skattn.bandwidth._scout import is_small_enough_to_scout, scout
+from skattn.bandwidth._scout import Fleet, can_scout, distinct, fleet_of, scout
 
-__all__ = ["Candidate", "gauss_newton", "search_common", "search_each"]
+__all__ = ["search_common", "search_each"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 # Log-bandwidths, in spreads, from which a feature hardly matters.
 _WIDE = np.log(30.0)
-# Stands for an infinite criterion in searches that do arithmetic with it.
-_INFINITE = 1e100
-# Descents of local lines on few rows, and the rows at which their starts are judged.
-_MOST_LINES, _JUDGES = 12, 50
-# Longest step of a descent in any coordinate.
-_LONGEST = 2.0
+# Rows at which starts are judged, where not all of them descend.
+_JUDGES = 50
+_ALL = 1_000_000
+# Starts this close to a better one in every coordinate come after all others.
+_CROWDED = 0.3
+# Descents without a fleet, at most.
+_MOST_EXACT = 12
+# Up to which a fleet descends for the criterion itself, relative to its value.
+_FLEET_TOLERANCE = 1e-7
+# Range of log-bandwidths of starts, where these do not depend on the ladder.
+_NARROW_START, _WIDE_START = -2.5, 1.2
 # With more pairs of rows, first descents are in single precision.
 _MANY_PAIRS = 4_000_000
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A value of the criterion, and the log-bandwidths in spreads that reach it."""
-
-    value: float
-    log_bandwidth: Array
-
-    @classmethod
-    def at(cls, objective: Objective, log_bandwidth: Array) -> Candidate:
-        """Evaluate the criterion."""
-        return cls(objective.value(log_bandwidth), log_bandwidth)
-
-    def moved(self, shift: float) -> Candidate:
-        """The same at log-bandwidths of other rows."""
-        return Candidate(self.value, shifted(self.log_bandwidth, shift))
-
-    def distance(self, other: Candidate) -> float:
-        """The largest difference of log-bandwidths, wherever features matter."""
-        logs = (np.minimum(c.log_bandwidth, np.log(10.0)) for c in (self, other))
-        return float(np.abs(np.subtract(*logs)).max())
-
-    def expand(self, n_features: int) -> Candidate:
-        """The same for each feature, from one common log-bandwidth."""
-        return Candidate(self.value, np.full(n_features, self.log_bandwidth[0]))
-
-
-def shifted(log_bandwidths: Array, shift: float) -> Array:
-    """Log-bandwidths for other rows; what is smoothed out stays so."""
-    return np.where(log_bandwidths < WIDEST, log_bandwidths + shift, WIDEST)
-
-
-def best(candidates: Sequence[Candidate]) -> Candidate:
-    """The candidate of least value, the first of several."""
-    return min(candidates, key=lambda candidate: candidate.value)
 
 
 def ladder(objective: Objective, *, exact: bool) -> tuple[Array, int]:
@@ -105,7 +84,7 @@ def search_common(objective: Objective, pilot: Objective, *, exact: bool = True)
     bandwidths, steps = ladder(pilot, exact=exact)
     values = curve(pilot, bandwidths, steps)
     minima = _minima(values)[: 6 if exact else 1]
-    lowest = min(values[minima[0]], _INFINITE)
+    lowest = min(values[minima[0]], INFINITE)
     tolerated = 0.2 if pilot.is_like(objective) else 0.02
     minima = minima[values[minima] <= lowest + tolerated * abs(lowest)]
     logs = np.log(bandwidths) + pilot.shrinkage(objective)
@@ -119,7 +98,7 @@ def search_common(objective: Objective, pilot: Objective, *, exact: bool = True)
             reach = logs[0] - logs[1] if pilot.is_like(objective) else np.log(2.0)
             candidates.append(_bracket(objective, log - reach, log + reach))
         else:
-            found = _descend(objective.in_common(), np.array([log]), 1e-6)
+            found = descend(objective.in_common(), np.array([log]), 1e-6)
             candidates.append(found.expand(d))
     return best(candidates)
 
@@ -137,7 +116,7 @@ def _bracket(objective: Objective, low: float, high: float) -> Candidate:
     d = objective.coordinates.shape[1]
 
     def function(log_bandwidth: float) -> float:
-        return min(objective.value(np.full(d, log_bandwidth)), _INFINITE)
+        return min(objective.value(np.full(d, log_bandwidth)), INFINITE)
 
     candidates = []
     has_kinks = np.isfinite(objective.kernel.support)
@@ -149,19 +128,15 @@ def _bracket(objective: Objective, low: float, high: float) -> Candidate:
         low, high = logs[max(i - 1, 0)], logs[min(i + 1, 16)]
     options = {"xatol": 1e-9 if has_kinks else 1e-5}
     found = minimize_scalar(function, bounds=(low, high), method="bounded", options=options)
-    candidates.append(Candidate(_restored(found.fun), np.full(d, found.x)))
+    candidates.append(Candidate(restored(found.fun), np.full(d, found.x)))
     return best(candidates)
-
-
-def _restored(value: float) -> float:
-    return float(value) if value < _INFINITE else np.inf
 
 
 def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Array:
     """The criterion at each of a ladder of common bandwidths, in spreads."""
     if not objective.kernel.peaks_at_one or objective.degree > 0:
-        d = objective.coordinates.shape[1]
-        return np.array([objective.value(np.full(d, np.log(c))) for c in bandwidths])
+        logs = np.log(bandwidths)[:, None] + np.zeros(objective.coordinates.shape[1])
+        return _values(objective, logs)
     means, own_weights = grid_means(
         objective.request(), bandwidths, steps_per_octave, objective.resources
     )
@@ -169,7 +144,10 @@ def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Arr
 
 
 def search_each(
-    objective: Objective, scouts: Objective, pilots: Sequence[Objective], common: Candidate
+    objective: Objective,
+    scouts: Objective,
+    pilots: Sequence[Objective],
+    common: Candidate | None,
 ) -> Candidate:
     """A bandwidth for each feature.
 
@@ -181,59 +159,137 @@ def search_each(
         Leave-one-out on few rows, to descend from many starts at once.
     pilots : sequence of Objective
         The criterion on fewer rows, from few to many, to choose among the best.
-    common : Candidate
-        A good common bandwidth, to start from.
+    common : Candidate or None
+        A good common bandwidth, to start from; None to seek it on scouts of lines.
     """
-    mean = Candidate.at(objective, np.full_like(common.log_bandwidth, np.inf))
+    mean = Candidate.at(objective, np.full(objective.coordinates.shape[1], np.inf))
     if not objective.kernel.has_slope:
+        assert common is not None
         return best([mean, _coordinate_search(objective, common.log_bandwidth)])
+    fleet, shift = fleet_of(scouts) if can_scout(scouts) else None, scouts.shrinkage(objective)
+    if common is None:
+        common = _common(scouts, fleet).moved(shift)
     base = np.minimum(common.log_bandwidth, np.log(4.0))
-    # where rows are few or features many, minima are many
-    n, d = objective.coordinates.shape
-    n_random, n_promising, n_steps = (48, 5, 14) if n <= 250 or d > 3 else (16, 4, 8)
-    if objective.degree > 0:  # minima depend more on single rows: choose late
-        n_promising = 8
-    tolerance = 1e-3 if pilots else 1e-4
-    found = _scouted(scouts, objective, _starts(objective, base, n_random), n_steps, tolerance)
-    points = [base, *_promising(found, n_promising)]
+    effort = _Effort.on(objective)
+    starts = _starts(objective, base, effort.n_random)
+    found = _scouted(scouts, fleet, starts, effort, 1e-3 if pilots else 1e-4, shift)
+    points = _promising(found, effort.n_promising)
+    if objective.degree == 0 or fleet is None or objective.criterion != "loo":
+        points = [base, *points]
     for pilot in pilots:
-        if is_small_enough_to_scout(pilot):
-            found = _scouted(pilot, objective, np.array(points), 20, 1e-3)
+        shift = pilot.shrinkage(objective)
+        if can_scout(pilot):
+            again = replace(effort, n_descents=len(points), n_steps=20)
+            found = _scouted(pilot, fleet_of(pilot), np.array(points), again, 1e-3, shift)
         else:
-            shift = pilot.shrinkage(objective)
-            starts = [shifted(point, -shift) for point in points]
-            found = [_descend(pilot.single(), start, 1e-3).moved(shift) for start in starts]
+            moved = [shifted(point, -shift) for point in points]
+            found = [descend(pilot.single(), start, 1e-3).moved(shift) for start in moved]
         points = _promising(found, 3)
-    return best([mean, _smooth_out(objective, _lowest(objective, points))])
+    has_same = scouts.is_like(objective) and objective.criterion == "loo"
+    lowest = _lowest(objective, points, fleet if has_same else None)
+    return best([mean, _smooth_out(objective, lowest)])
+
+
+@dataclass(frozen=True)
+class _Effort:
+    """How much is tried on few rows.
+
+    Attributes
+    ----------
+    n_random : int
+        Starts that have no structure.
+    n_descents : int
+        Starts, the best of all, from which to descend.
+    n_steps : int
+        Of each descent.
+    n_promising : int
+        Results, the best of all, that are followed on more rows.
+    """
+
+    n_random: int
+    n_descents: int
+    n_steps: int
+    n_promising: int
+
+    @classmethod
+    def on(cls, objective: Objective) -> _Effort:
+        """What an objective needs: where rows are few or features many, minima are many."""
+        n, d = objective.coordinates.shape
+        if objective.degree == 0:
+            many, few = cls(48, _ALL, 14, 5), cls(16, _ALL, 8, 4)
+            return many if n <= 250 or d > 3 else few
+        # minima of lines depend more on single rows: choose late
+        if d == 2:
+            return cls(48, int(np.clip(1.2e5 / n**2, 12, 48)), 8, 8)
+        return cls(128, int(np.clip(4e5 / n**2, 24, 64)), 20, 8)
+
+
+def _common(scouts: Objective, fleet: Fleet | None) -> Candidate:
+    """The best common bandwidth of a ladder for local lines, at some of the rows."""
+    assert isinstance(fleet, LineFleet)
+    bandwidths, _ = ladder(scouts, exact=False)
+    logs = np.log(bandwidths)[:, None] + np.zeros(scouts.coordinates.shape[1])
+    values = fleet.at_most(_JUDGES).judge(logs)
+    best_one = int(np.argmin(values))
+    return Candidate(float(values[best_one]), logs[best_one])
 
 
 def _scouted(
-    few: Objective, objective: Objective, starts: Array, n_steps: int, tolerance: float
+    few: Objective,
+    fleet: Fleet | None,
+    starts: Array,
+    effort: _Effort,
+    tolerance: float,
+    shift: float,
 ) -> list[Candidate]:
-    """Where descents on few rows arrive, as log-bandwidths of the objective."""
-    shift = few.shrinkage(objective)
+    """Where descents on few rows arrive, as log-bandwidths shifted to those of all."""
     starts = shifted(starts, -shift)
-    if few.degree > 0:  # one by one, which takes longer: from the best only
-        judge = few.at_most(_JUDGES)
-        judged = [judge.value(start) for start in starts]
-        starts = starts[np.argsort(judged, kind="stable")[:_MOST_LINES]]
+    if len(starts) > effort.n_descents:
+        if isinstance(fleet, LineFleet):
+            judged = fleet.at_most(_JUDGES).judge(starts)
+        else:
+            judged = _values(few.at_most(_JUDGES), starts)
+        crowded = np.logical_not(distinct(bend(starts), judged, _CROWDED))
+        starts = starts[np.lexsort((judged, crowded))[: effort.n_descents]]
+    if fleet is None:  # one by one, which takes longer
+        n_steps, starts = effort.n_steps, starts[:_MOST_EXACT]
         arrived = [gauss_newton(few.linearize, start, tolerance, n_steps) for start in starts]
-        return [candidate.moved(shift) for candidate in arrived]
-    values, log_bandwidths = scout(few, starts, n_steps, tolerance)
-    return [
-        Candidate(float(value), shifted(log_bandwidth, shift))
-        for value, log_bandwidth in zip(values, log_bandwidths, strict=True)
-    ]
+    else:
+        races = isinstance(fleet, LineFleet)
+        values, logs = scout(fleet, starts, effort.n_steps, tolerance, races=races)
+        arrived = [Candidate(float(value), log) for value, log in zip(values, logs, strict=True)]
+    return [candidate.moved(shift) for candidate in arrived]
 
 
-def _lowest(objective: Objective, points: Sequence[Array]) -> Candidate:
-    """The lowest of the minima near some points, most promising first."""
+def _values(objective: Objective, log_bandwidths: Array) -> Array:
+    """The criterion of lines at log-bandwidths, one a row."""
+    if can_scout(objective):
+        return LineFleet(objective).judge(log_bandwidths)
+    return np.array([objective.value(log_bandwidth) for log_bandwidth in log_bandwidths])
+
+
+def _lowest(objective: Objective, points: Sequence[Array], fleet: Fleet | None) -> Candidate:
+    """The lowest of the minima near some points, most promising first.
+
+    A fleet of the same rows is faster; of lines, it has the same values.
+    """
     n_pairs = len(objective.rows) * len(objective.coordinates)
     if n_pairs > _MANY_PAIRS or objective.criterion != "loo":
-        points = [best([_descend(objective.single(), p, 1e-4) for p in points]).log_bandwidth]
-    found = _descend(objective, points[0], 1e-8)
+        points = [best([descend(objective.single(), p, 1e-4) for p in points]).log_bandwidth]
+    if isinstance(fleet, LineFleet):
+        points = [_descended(fleet, points).log_bandwidth]
+    found = descend(objective, points[0], 1e-8)
     for point in points[1:]:
-        found = best([found, _descend(objective, point, 1e-8, known=found)])
+        found = best([found, descend(objective, point, 1e-8, known=found)])
+    return found
+
+
+def _descended(fleet: LineFleet, points: Sequence[Array]) -> Candidate:
+    """The lowest of the minima near some points, as a fleet of the same rows sees them."""
+    found = gauss_newton(fleet.linearize_at, points[0], _FLEET_TOLERANCE)
+    for point in points[1:]:
+        other = gauss_newton(fleet.linearize_at, point, _FLEET_TOLERANCE, known=found)
+        found = best([found, other])
     return found
 
 
@@ -247,8 +303,11 @@ def _starts(objective: Objective, base: Array, n_random: int) -> Array:
     rule = np.full(d, -np.log(objective.n) / (d + 4))
     out = np.where(features, WIDEST, base)
     alone = np.where(features, base, WIDEST)
-    elsewhere = base + np.random.default_rng(0).uniform(-2.0, 2.0, (n_random, d))
-    return np.vstack([base, rule, out, alone, elsewhere])
+    rng = np.random.default_rng(0)
+    n_near = n_random if objective.degree == 0 else n_random // 2
+    near = base + rng.uniform(-2.0, 2.0, (n_near, d))
+    elsewhere = rng.uniform(_NARROW_START, _WIDE_START, (n_random - n_near, d))
+    return np.vstack([base, rule, out, alone, near, elsewhere])
 
 
 def _promising(candidates: Sequence[Candidate], most: int) -> list[Array]:
@@ -279,115 +338,6 @@ def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:
         if without.value <= candidate.value + negligible * abs(candidate.value):
             candidate = without
     return candidate
-
-
-def _descend(
-    objective: Objective, start: Array, tolerance: float, known: Candidate | None = None
-) -> Candidate:
-    """A local minimum of the criterion near a start, up to a relative tolerance."""
-    start = np.clip(start, -WIDEST, WIDEST)
-    if objective.criterion == "loo":
-        return gauss_newton(objective.linearize, start, tolerance, known=known)
-
-    def function(theta: Array) -> tuple[float, Array]:
-        value, gradient, _ = objective.linearize(theta)
-        return min(value, _INFINITE), gradient
-
-    found = minimize(
-        function,
-        start,
-        jac=True,
-        method="L-BFGS-B",
-        bounds=[(-WIDEST, WIDEST)] * len(start),
-        options={"maxiter": 60, "ftol": tolerance},
-    )
-    return Candidate(_restored(found.fun), found.x)
-
-
-def gauss_newton(
-    linearize: Callable[[Array], tuple[float, Array, Array]],
-    start: Array,
-    tolerance: float,
-    max_iter: int = 60,
-    known: Candidate | None = None,
-) -> Candidate:
-    """Minimise squared errors by damped Gauss-Newton steps (Levenberg and Marquardt).
-
-    What the Gauss-Newton matrix leaves out of the Hessian, which slows the last steps where errors
-    stay large, is learned from the gradients by symmetric rank-one updates (in the spirit of
-    Dennis, Gay and Welsch, 1981).
-
-    Parameters
-    ----------
-    linearize : callable
-        Returns the value, its gradient and half its Hessian without second derivatives.
-    start : ndarray of shape (n_features,)
-        Steps stay within plus or minus `WIDEST`.
-    tolerance : float
-        Stop when a step lowers the value by less than this fraction of it.
-    max_iter : int, default=60
-    known : Candidate, default=None
-        A minimum found already: give up where it is near, or likely to stay the lower one.
-
-    Returns
-    -------
-    Candidate
-        The best point seen.
-    """
-    bent, damping, longest = bend(start), 1e-2, _LONGEST
-    value, gradient, matrix = _bent(linearize, bent)
-    rest, is_near = np.zeros_like(matrix), False
-    for _ in range(max_iter):
-        is_free = free(bent, gradient)
-        hessian = matrix + rest if is_near else matrix
-        if is_near and not _is_positive(hessian[np.ix_(is_free, is_free)]):
-            hessian = matrix
-        scale = np.maximum(np.diag(matrix), max(1e-3 * np.diag(matrix).max(), 1e-12))
-        step = newton_steps(bent, gradient, hessian + damping * np.diag(scale))
-        step = np.clip(step, -longest, longest)
-        predicted = -float(gradient @ step + step @ hessian @ step)
-        if predicted < 0.0 and damping < 1e8:  # what is left of the step leads up
-            damping *= 6.0
-            continue
-        if predicted <= 0.01 * tolerance * value:
-            break
-        if known is not None and (
-            value - 3.0 * predicted > known.value
-            or np.abs(bent - bend(known.log_bandwidth)).max() < 0.1
-        ):
-            break
-        trial = _bent(linearize, bent + step)
-        decrease = value - trial[0]
-        missed = 0.5 * (trial[1] - gradient) - (trial[2] + rest) @ step
-        if abs(missed @ step) > 1e-3 * np.linalg.norm(missed) * np.linalg.norm(step):
-            rest = rest + np.outer(missed, missed) / (missed @ step)
-        is_near = abs(decrease) < 1e-2 * value
-        if decrease > 0.0:
-            bent, (value, gradient, matrix) = bent + step, trial
-            gain = decrease / max(predicted, 1e-300)
-            damping *= 0.2 if gain > 0.75 else 1.0 if gain > 0.25 else 3.0
-            damping = max(damping, 1e-10)  # features may be copies of each other
-            longest = min(3.0 * longest, _LONGEST)
-        else:
-            damping *= 6.0
-            longest = 0.3 * float(np.abs(step).max())
-        if predicted <= tolerance * value or 0.0 < decrease <= tolerance * value or damping > 1e8:
-            break
-    return Candidate(value, unbend(bent))
-
-
-def _is_positive(matrix: Array) -> bool:
-    return bool((np.linalg.eigvalsh(matrix) > 0.0).all())
-
-
-def _bent(
-    linearize: Callable[[Array], tuple[float, Array, Array]], bent: Array
-) -> tuple[float, Array, Array]:
-    """A value, its gradient and matrix in the bent variable."""
-    log_bandwidth = unbend(bent)
-    value, gradient, matrix = linearize(log_bandwidth)
-    factor = stretch(log_bandwidth)
-    return value, factor * gradient, factor[:, None] * matrix * factor
 
 
 def _coordinate_search(objective: Objective, start: Array) -> Candidate:

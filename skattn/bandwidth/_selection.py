@@ -10,8 +10,10 @@ from numpy.typing import NDArray
 
 from skattn.attention import Resources, single_threaded_blas
 from skattn.bandwidth._criteria import mean_squares
+from skattn.bandwidth._descent import Candidate
 from skattn.bandwidth._objective import Objective, systematic
 from skattn.bandwidth._rules import effective_rows, spread
+from skattn.bandwidth._scout import can_scout
 from skattn.bandwidth._search import search_common, search_each
 from skattn.geometry import (
     MOST_DIRECTIONS,
@@ -91,17 +93,22 @@ def select_bandwidth(
     with single_threaded_blas():  # once: limiting it takes as long as a small evaluation
         if anisotropic and informative.sum() > 1:
             pilots = [some(size) for size in _PILOTS if 2 * size <= len(table.X)]
-            pilot = some(_PILOTS[0])
-            few = pilot.at_most(_SCOUTS if criterion.degree == 0 else _SCOUTS // 2)
-            found = search_common(pilot, few, exact=False)
-            found = found.moved(pilot.shrinkage(objective))
             loo = replace(criterion, name="loo")
             scouts = _objective(table, loo, scale, units, _number_of_scouts(objective))
-            found = search_each(objective, scouts, pilots, found)
+            seeks = criterion.degree == 0 or criterion.name != "loo" or not can_scout(scouts)
+            common = _common(some(_PILOTS[0]), objective) if seeks else None
+            found = search_each(objective, scouts, pilots, common)
         else:
             found = search_common(objective, some(_PILOTS[-1]))
     bandwidth[informative] = scale[informative] * np.exp(found.log_bandwidth)
     return bandwidth, units.restore(found.value)
+
+
+def _common(pilot: Objective, objective: Objective) -> Candidate:
+    """A good common bandwidth, as few rows see it."""
+    few = pilot.at_most(_SCOUTS if pilot.degree == 0 else _SCOUTS // 2)
+    found = search_common(pilot, few, exact=False)
+    return found.moved(pilot.shrinkage(objective))
 
 
 def _number_of_scouts(objective: Objective) -> int:
@@ -109,7 +116,7 @@ def _number_of_scouts(objective: Objective) -> int:
     n, d = objective.coordinates.shape
     wanted = _SCOUTS if n <= _PILOTS[0] or d > 3 else 64
     if objective.degree > 0:  # whose minima depend more on single rows
-        return int(min(2 * _SCOUTS, n))
+        return int(n if n <= 3 * _SCOUTS and d <= 5 else min(2 * _SCOUTS, n))
     return int(min(wanted, max(30, np.sqrt(2e6 / d))))
 
 

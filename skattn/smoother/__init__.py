@@ -26,7 +26,7 @@ from skattn.attention import (
 )
 from skattn.smoother._gradients import smooth_gradient
 from skattn.smoother._keys import Adaptive, EqualGates, Keys
-from skattn.smoother._lines import Lines, fit_lines
+from skattn.smoother._lines import Lines, fit_lines, inverse_variances
 from skattn.smoother._slopes import smooth_slopes
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "effective_neighbors",
     "fit_lines",
     "heads_of",
+    "inverse_variances",
     "prediction_variance",
     "smooth",
     "smooth_gradient",

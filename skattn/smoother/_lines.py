@@ -22,7 +22,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.attention import Line, Rows
+from skattn.attention import Line, Rows, slices
 
 Array = NDArray[np.float64]
 
@@ -32,6 +32,8 @@ FLAT = 1e-8
 # Errors of a prediction, values being of order one, and of a slope, relative to its size, from
 # which a line is computed from differences.
 _TOLERANCE, _SLOPE_TOLERANCE = 1e-12, 1e-9
+# So many differences at once.
+_EXACT_ENTRIES = 50_000
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ class Lines:
         """
         axes, odds = self.axes[query], (shares / (1.0 - shares))[:, None]
         away, apart = (keys - self.center[query]) @ axes, values - self.level[query]
-        inverse = _inverse(self.variances[query], self.ridge * (1.0 - shares)[:, None])
+        inverse = inverse_variances(self.variances[query], self.ridge * (1.0 - shares)[:, None])
         cross = (axes.T @ self.cross[query]) - (odds * away)[:, :, None] * apart[:, None, :]
         lengths = np.einsum("kj,kj,kj->k", away, inverse, away)
         left = 1.0 - odds[:, 0] * lengths
@@ -210,18 +212,23 @@ class _Moments:
     @classmethod
     def exactly(cls, weights: Array, keys: Array, values: Array) -> _Moments:
         """Moments of each row of weights, from differences to its means."""
-        rows = [cls._of_row(row, keys, values) for row in weights]
-        return cls(*(np.stack(moments) for moments in zip(*rows, strict=True)))
+        step = max(1, _EXACT_ENTRIES // keys.size)
+        parts = [cls._of_rows(weights[rows], keys, values) for rows in slices(len(weights), step)]
+        return cls(*(np.concatenate(moments) for moments in zip(*parts, strict=True)))
 
     @staticmethod
-    def _of_row(weights: Array, keys: Array, values: Array) -> tuple[Array, ...]:
-        present = np.flatnonzero(weights)
-        weights, keys, values = weights[present], keys[present], values[present]
+    def _of_rows(weights: Array, keys: Array, values: Array) -> tuple[Array, ...]:
+        present = np.flatnonzero(weights.any(axis=0))
+        weights, keys, values = weights[:, present], keys[present], values[present]
         near = weights @ keys
-        center, level = near + weights @ (keys - near), weights @ values
-        away = keys - center
-        weighted = (weights[:, None] * away).T
-        return center, weighted @ away, np.zeros(()), level, weighted @ (values - level)
+        away = keys - near[:, None]
+        center, level = near + (weights[:, None] @ away)[:, 0], weights @ values
+        np.subtract(keys, center[:, None], out=away)
+        if len(weights) > 1:  # what is no key of a row must not overflow
+            away[weights == 0.0] = 0.0
+        weighted = (weights[:, :, None] * away).transpose(0, 2, 1)
+        cross = weighted @ (values - level[:, None])
+        return center, weighted @ away, np.zeros(len(weights)), level, cross
 
 
 def _solve(
@@ -233,7 +240,7 @@ def _solve(
     variances = np.maximum(variances, 0.0)
     narrowest = variances[:, 0] + ridge
     variances[flat] = np.inf if ridge > 0.0 else 0.0  # whose inverse is zero, as of no direction
-    inverse = _inverse(variances, ridge)
+    inverse = inverse_variances(variances, ridge)
     precision = (axes * inverse[:, None, :]) @ axes.transpose(0, 2, 1)
     arm = np.einsum("qij,qj->qi", precision, distance)
     reach = np.einsum("qj,qj->q", distance, arm)
@@ -243,7 +250,7 @@ def _solve(
     return Lines(center, level, slope, arm, mean, reach, variances, axes, cross, ridge), narrowest
 
 
-def _inverse(variances: Array, ridge: float | Array) -> Array:
+def inverse_variances(variances: Array, ridge: float | Array = 0.0) -> Array:
     """Of eigenvalues of C + ridge; those that are as good as zero, without a ridge, by zero."""
     if np.any(ridge > 0.0):
         return np.asarray(1.0 / (variances + ridge))

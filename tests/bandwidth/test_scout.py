@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from skattn.attention import Resources
 from skattn.bandwidth._bend import bend, stretch
 from skattn.bandwidth._objective import Objective
-from skattn.bandwidth._scout import _Fleet, scout
+from skattn.bandwidth._scout import MeanFleet, scout
 from skattn.geometry import Own
 from skattn.kernels import KERNELS
 
@@ -29,7 +29,7 @@ def test_a_fleet_sees_what_the_objective_does(name, grouped):
     objective = few_rows(KERNELS[name], grouped=grouped)
     logs = np.array([[0.3, 0.5], [1.0, 2.0], [-0.2, 0.1], [-3.0, -3.0]])
     logs += 0.8 if np.isfinite(KERNELS[name].support) else 0.0
-    values, gradients, matrices = _Fleet(objective).linearize(bend(logs))
+    values, gradients, matrices = MeanFleet(objective).linearize(bend(logs))
     for log, factor, *seen in zip(logs, stretch(logs), values, gradients, matrices, strict=True):
         value, gradient, matrix = objective.linearize(log)
         assert_allclose(seen[0], value, rtol=1e-5)
@@ -40,6 +40,6 @@ def test_a_fleet_sees_what_the_objective_does(name, grouped):
 def test_starts_that_meet_arrive_once():
     objective = few_rows(KERNELS["gaussian"])
     start = np.array([-0.5, 0.5])
-    values, logs = scout(objective, np.stack([start, start, start + 0.01]), 30, 1e-6)
+    values, logs = scout(MeanFleet(objective), np.stack([start, start, start + 0.01]), 30, 1e-6)
     assert len(values) == len(logs) == 1
     assert_allclose(values[0], objective.value(logs[0]), rtol=1e-5)

@@ -15,8 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from skattn import NadarayaWatsonRegressor
 from skattn.attention import Resources
 from skattn.bandwidth import CRITERIA, spread
+from skattn.bandwidth._descent import gauss_newton
 from skattn.bandwidth._objective import Objective
-from skattn.bandwidth._search import gauss_newton, search_common, search_each
+from skattn.bandwidth._search import search_common, search_each
 from skattn.geometry import Own
 from skattn.kernels import KERNELS
 

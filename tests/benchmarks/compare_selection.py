@@ -32,36 +32,51 @@ def problem(n, d):
     return X, y + 0.3 * rng.standard_normal(n)
 
 
-def skattn(X, y, criterion):
-    return NadarayaWatsonRegressor(criterion).fit(X, y).bandwidth_
+def waves(n, d):
+    """Uniform features, of which two matter."""
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (n, d))
+    return X, np.sin(2.0 * X[:, 0]) + X[:, 1] ** 2 + 0.3 * rng.standard_normal(n)
 
 
-def statsmodels(X, y, criterion):
+def interaction(n, d):
+    """Normal features, of which two interact."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((n, d))
+    y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 0] * X[:, 1]
+    return X, y + 0.3 * rng.standard_normal(n)
+
+
+def skattn(X, y, criterion, degree):
+    return NadarayaWatsonRegressor(criterion, degree=degree).fit(X, y).bandwidth_
+
+
+def statsmodels(X, y, criterion, degree):
     from statsmodels.nonparametric.kernel_regression import KernelReg
 
     method = {"loo": "cv_ls", "aicc": "aic"}[criterion]
-    return KernelReg(y, X, "c" * X.shape[1], reg_type="lc", bw=method).bw
+    return KernelReg(y, X, "c" * X.shape[1], reg_type=("lc", "ll")[degree], bw=method).bw
 
 
-def timed(select, X, y, criterion, repetitions):
+def timed(select, X, y, criterion, degree, repetitions):
     """Median of CPU seconds, and the bandwidth."""
     seconds = []
     for _ in range(repetitions):
         start = time.process_time()
-        bandwidth = select(X, y, criterion)
+        bandwidth = select(X, y, criterion, degree)
         seconds.append(time.process_time() - start)
     return statistics.median(seconds), bandwidth
 
 
-def compare(n, d, criterion, repetitions, *, peer):
-    X, y = problem(n, d)
-    judge = NadarayaWatsonRegressor(1.0).fit(X, y)
+def compare(n, d, criterion, repetitions, *, peer, degree=0, draw=problem):
+    X, y = draw(n, d)
+    judge = NadarayaWatsonRegressor(1.0, degree=degree).fit(X, y)
     with threadpool_limits(1):
-        seconds, bandwidth = timed(skattn, X, y, criterion, repetitions)
+        seconds, bandwidth = timed(skattn, X, y, criterion, degree, repetitions)
         value = judge.criterion_curve([bandwidth], criterion=criterion)[0]
         print(f"n = {n:<6} d = {d:<3} {criterion:<5} skattn      {value:12.8g} {seconds:10.3f} s")
         if peer and importlib.util.find_spec("statsmodels"):
-            theirs, bandwidth = timed(statsmodels, X, y, criterion, 1)
+            theirs, bandwidth = timed(statsmodels, X, y, criterion, degree, 1)
             # a negative bandwidth, which statsmodels may return, weights as its absolute value
             bandwidth = np.maximum(np.abs(bandwidth), 1e-300)
             other = judge.criterion_curve([bandwidth], criterion=criterion)[0]
@@ -94,6 +109,10 @@ def main():
         (10_000, 10, "loo", False),
     ]:
         compare(n, d, criterion, arguments.repetitions, peer=peer)
+    for draw in (waves, interaction):
+        print(f"local lines: {draw.__doc__}")
+        for n in (50, 100, 200, 500):
+            compare(n, 2, "loo", arguments.repetitions, peer=True, degree=1, draw=draw)
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from skattn.learning._metric import (  # noqa: E402
     RawMetric,
     ScalarMetric,
 )
-from skattn.learning._objective import LeaveOneOut, Block  # noqa: E402
+from skattn.learning._objective import Block, LeaveOneOut  # noqa: E402
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 RIDGE = 0.05
