@@ -1,0 +1,142 @@
+"""From queries and keys to attention weights, and back to gradients, block by block.
+
+Weights of a row are K_ij / sum_k K_ik with K a function of a score of the pair. If slope_ij is the
+derivative of K_ij in the score over the same sum, and G_ij the derivative of a loss in the weight,
+that in the score is slope_ij (G_ij - sum_k w_ik G_ik): K' over the sum, never w times (log K)',
+which is 0 times infinity on the edge of a compact kernel.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from skattn.attention._torch import kernel_weights
+
+# What cannot be told apart from a distance of zero in |q|**2 + |k|**2 - 2 q.k has another slope
+# there: these kernels take differences.
+_NOT_SMOOTH = ("laplace", "triangular")
+
+
+class Profile(Protocol):
+    """What makes weights of queries and keys, (n_batches, n, n_features) each."""
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether weights are the softmax of the products of queries and keys."""
+        ...
+
+    def weights(
+        self, queries: Tensor, keys: Tensor, allowed: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Normalised weights and slopes, (n_batches, n_queries, n_keys)."""
+        ...
+
+    def pull(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Derivatives in queries and keys, from those in the scores."""
+        ...
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """exp of the product of a query and a key; the Gaussian kernel, after `fold`."""
+
+    is_softmax = True
+
+    def weights(
+        self, queries: Tensor, keys: Tensor, allowed: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Softmax of the products; slopes are the weights."""
+        weights = softmax_weights(queries, keys, allowed)
+        return weights, weights
+
+    def pull(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the products."""
+        return change @ keys, change.mT @ queries
+
+
+@dataclass(frozen=True)
+class Radial:
+    """A kernel of the distance, other than the Gaussian.
+
+    Where no key is in the support of a compact kernel, the nearest share the weight, and gradients
+    are zero.
+    """
+
+    kernel: str
+    is_softmax = False
+
+    def weights(
+        self, queries: Tensor, keys: Tensor, allowed: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """Kernel weights; slopes are in the squared distance."""
+        seen, blind = _open(allowed)
+        squared, rounding = self._squared(queries, keys, seen)
+        nearest = squared.amin(dim=-1, keepdim=True)
+        scale: Tensor | float = 1.0
+        if self.kernel == "student":  # its weights relative to the nearest key's: no underflow
+            scale = 7.0 / (7.0 + nearest)
+            squared = (squared - nearest) * scale
+        flat = kernel_weights(self.kernel, squared.flatten(0, 1))
+        weights, slopes = (part.reshape(squared.shape) for part in flat)
+        total = weights.sum(dim=-1, keepdim=True)
+        outside = total == 0.0
+        ties = (squared - nearest <= rounding) & outside
+        weights = torch.where(outside, ties.to(weights.dtype), weights)
+        total = torch.where(outside, weights.sum(dim=-1, keepdim=True), total)
+        slopes = (slopes * (scale / total)).masked_fill(outside, 0.0)
+        weights = weights / total
+        if blind is None:
+            return weights, slopes
+        return weights.masked_fill(blind, 0.0), slopes.masked_fill(blind, 0.0)
+
+    def _squared(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Squared distances, inf where not seen, and how far they may be from their differences."""
+        lengths = keys.square().sum(dim=-1)
+        reach = lengths.amax(dim=-1).sqrt()[:, None, None]
+        far = reach + torch.linalg.vector_norm(queries, dim=-1, keepdim=True)
+        rounding = 4.0 * (queries.shape[-1] + 2) * torch.finfo(keys.dtype).eps * reach * far
+        if self.kernel in _NOT_SMOOTH:
+            mode = "donot_use_mm_for_euclid_dist"
+            squared = torch.cdist(queries, keys, compute_mode=mode).square_()
+            return _hide(squared, seen, torch.inf), rounding
+        # half of |q - k|**2 - |q|**2: without |q|**2, digits survive at any distance
+        half = torch.baddbmm(0.5 * lengths[:, None, :], queries, keys.mT, alpha=-1.0)
+        half = _hide(half, seen, torch.inf)
+        least, index = half.min(dim=-1, keepdim=True)
+        nearest = torch.gather(keys, 1, index.expand(-1, -1, keys.shape[-1]))
+        nearest = (queries - nearest).square().sum(dim=-1, keepdim=True)
+        return half.sub_(least).mul_(2.0).add_(nearest), rounding
+
+    def pull(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Of the squared distances."""
+        by_query = queries * change.sum(dim=-1, keepdim=True) - change @ keys
+        by_key = keys * change.sum(dim=-2)[..., None] - change.mT @ queries
+        return 2.0 * by_query, 2.0 * by_key
+
+
+def softmax_weights(queries: Tensor, keys: Tensor, allowed: Tensor | None) -> Tensor:
+    """Softmax of the products over the allowed keys, differentiable as often as one likes."""
+    return masked_softmax(queries @ keys.mT, allowed)
+
+
+def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
+    """Softmax over the allowed keys; zero for a query without any, and no gradient."""
+    seen, blind = _open(allowed)
+    weights = torch.softmax(_hide(scores, seen, -torch.inf), dim=-1)
+    return weights if blind is None else weights.masked_fill(blind, 0.0)
+
+
+def _open(allowed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The mask without its fully masked rows, and those: no row is over an empty set."""
+    if allowed is None:
+        return None, None
+    blind = ~allowed.any(dim=-1, keepdim=True)
+    return allowed | blind, blind
+
+
+def _hide(scores: Tensor, seen: Tensor | None, by: float) -> Tensor:
+    return scores if seen is None else scores.masked_fill(~seen, by)
