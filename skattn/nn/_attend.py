@@ -8,14 +8,14 @@ from torch.nn import functional
 
 from skattn.nn._blocks import BlockAttention, KernelWeights
 from skattn.nn._mask import Pattern
-from skattn.nn._profiles import Profile, softmax_weights
+from skattn.nn._profiles import Profile, Radial, Softmax, open_rows, silence, softmax_weights
 
-__all__ = ["Attended", "attend", "fold", "is_fused", "lead_shape", "weigh"]
+__all__ = ["Attended", "attend", "attend_kernel", "fold", "is_fused", "lead_shape", "weigh"]
 
 Attended = tuple[Tensor, Tensor | None]
 
 
-def fold(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+def fold(queries: Tensor, keys: Tensor, size: int) -> tuple[Tensor, Tensor]:
     """Queries and keys whose products are log-weights of the Gaussian kernel.
 
     (q, 1).(k, -|k|**2 / 2) is -|q - k|**2 / 2 but for |q|**2 / 2, which all keys of a query share.
@@ -25,14 +25,18 @@ def fold(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     ----------
     queries, keys : Tensor of shape (..., n_queries or n_keys, n_features)
         In bandwidths.
+    size : int
+        Number of columns, at least n_features + 1; the rest are zero.
 
     Returns
     -------
-    queries, keys : Tensor of shape (..., n_queries or n_keys, n_features + 1)
+    queries, keys : Tensor of shape (..., n_queries or n_keys, size)
     """
     squares = -0.5 * keys.square().sum(dim=-1, keepdim=True)
-    ones = torch.ones_like(queries[..., :1])
-    return torch.cat([queries, ones], dim=-1), torch.cat([keys, squares], dim=-1)
+    rest = size - keys.shape[-1] - 1
+    ones = torch.ones_like(queries[..., :1]), queries.new_zeros(*queries.shape[:-1], rest)
+    zeros = keys.new_zeros(*keys.shape[:-1], rest)
+    return torch.cat([queries, *ones], dim=-1), torch.cat([keys, squares, zeros], dim=-1)
 
 
 def lead_shape(*tensors: Tensor) -> torch.Size:
@@ -45,6 +49,29 @@ def is_fused(profile: Profile, tensor: Tensor, pattern: Pattern) -> bool:
     if not profile.is_softmax or (tensor.is_cuda and tensor.dtype == torch.float64):
         return False
     return pattern.causal_only or not pattern.positional
+
+
+def fused_size(n_columns: int, dtype: torch.dtype) -> int:
+    """The width the fused kernel likes: a whole number of vector registers."""
+    multiple = 8 if dtype == torch.float64 else 16
+    return -(-n_columns // multiple) * multiple
+
+
+def attend_kernel(
+    kernel: str,
+    scaled: tuple[Tensor, Tensor],
+    values: Tensor,
+    pattern: Pattern,
+    dropout: float,
+    need_weights: bool,
+) -> Attended:
+    """`attend` with a kernel, given centred queries and keys in bandwidths."""
+    if kernel != "gaussian":
+        return attend(Radial(kernel), scaled, values, pattern, dropout, need_weights)
+    size = scaled[0].shape[-1] + 1
+    if not need_weights and is_fused(Softmax(), scaled[0], pattern):
+        size = fused_size(max(size, values.shape[-1]), values.dtype)
+    return attend(Softmax(), fold(*scaled, size), values, pattern, dropout, need_weights)
 
 
 def attend(
@@ -112,15 +139,14 @@ def _fused(
     queries: Tensor, keys: Tensor, values: Tensor, pattern: Pattern, dropout: float
 ) -> Tensor:
     lead, n_values = lead_shape(queries, keys, values), values.shape[-1]
-    # one size for all three, a whole number of vector registers: what the fused kernel asks for
-    multiple = 8 if queries.dtype == torch.float64 else 16
-    size = -(-max(queries.shape[-1], n_values) // multiple) * multiple
+    # one size for all three is what the fused kernel asks for
+    size = fused_size(max(queries.shape[-1], n_values), queries.dtype)
     query, key, value = (_four(_padded(rows, size), lead) for rows in (queries, keys, values))
     seen, blind = None, None
     if pattern.table is not None:
         table = pattern.table.to(queries.device)
-        blind = ~table.any(dim=-1, keepdim=True)
-        seen = _four((table | blind).expand(*table.shape[:-1], keys.shape[-2]), lead)
+        opened, blind = open_rows(table.expand(*table.shape[:-1], keys.shape[-2]))
+        seen = None if opened is None else _four(opened, lead)
     output = functional.scaled_dot_product_attention(
         query,
         key,
@@ -131,11 +157,12 @@ def _fused(
         scale=1.0,
     )
     output = output[..., :n_values].reshape(*lead, queries.shape[-2], n_values)
-    return output if blind is None else output.masked_fill(blind, 0.0)
+    return silence(output, blind)
 
 
 def _padded(tensor: Tensor, size: int) -> Tensor:
-    return functional.pad(tensor, (0, size - tensor.shape[-1]))
+    missing = size - tensor.shape[-1]
+    return functional.pad(tensor, (0, missing)) if missing else tensor
 
 
 def _four(tensor: Tensor, lead: torch.Size) -> Tensor:

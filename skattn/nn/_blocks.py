@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from skattn.nn._mask import Pattern
-from skattn.nn._profiles import Profile, softmax_weights
+from skattn.nn._profiles import Profile, open_rows, silence, softmax_weights
 
 # Entries of a block of queries and keys: for the cache of a core, and for a device.
 BLOCK_ENTRIES = {"cpu": 1 << 18, "cuda": 1 << 26}
@@ -57,8 +57,9 @@ class BlockAttention(torch.autograd.Function):
         output = queries.new_zeros(*queries.shape[:2], values.shape[-1])
         for batch, row, column in _slices(queries, keys, pattern):
             allowed = pattern.take(batch).block(row, column, queries.device)
-            weights = profile.weights(queries[batch, row], keys[batch, column], allowed)[0]
-            output[batch, row] = weights @ values[batch, column]
+            seen, blind = open_rows(allowed)
+            weights = profile.weights(queries[batch, row], keys[batch, column], seen)[0]
+            output[batch, row] = silence(weights @ values[batch, column], blind)
         ctx.save_for_backward(queries, keys, values, output)
         return output
 
@@ -73,9 +74,11 @@ class BlockAttention(torch.autograd.Function):
         for batch, row, column in _slices(queries, keys, ctx.pattern):
             query, key, grad = queries[batch, row], keys[batch, column], gradient[batch, row]
             allowed = ctx.pattern.take(batch).block(row, column, queries.device)
-            weights, slopes = ctx.profile.weights(query, key, allowed)
+            seen, blind = open_rows(allowed)
+            grad = silence(grad, blind)
+            weights, slopes = ctx.profile.weights(query, key, seen)
             by_value[batch, column] += weights.mT @ grad
-            change = slopes * (grad @ values[batch, column].mT - drift[batch, row])
+            change = (grad @ values[batch, column].mT).sub_(drift[batch, row]).mul_(slopes)
             pulled = ctx.profile.pull(change, query, key)
             by_query[batch, row] += pulled[0]
             by_key[batch, column] += pulled[1]
@@ -90,7 +93,8 @@ class KernelWeights(torch.autograd.Function):
         ctx: Any, queries: Tensor, keys: Tensor, profile: Profile, allowed: Tensor | None
     ) -> Tensor:
         """Of (n_batches, n, n_features) tensors."""
-        weights, slopes = profile.weights(queries, keys, allowed)
+        seen, blind = open_rows(allowed)
+        weights, slopes = (silence(part, blind) for part in profile.weights(queries, keys, seen))
         ctx.profile = profile
         ctx.save_for_backward(queries, keys, weights, slopes)
         return weights

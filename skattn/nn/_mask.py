@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -165,18 +166,18 @@ class Pattern:
         """Whether each of some queries may attend to each of some keys; None if all may."""
         allowed = None
         if self.table is not None:
-            queries = rows if self.table.shape[-2] > 1 else slice(None)
-            keys = columns if self.table.shape[-1] > 1 else slice(None)
-            allowed = self.table[..., queries, keys].to(device)
+            some = rows if self.table.shape[-2] > 1 else slice(None)
+            few = columns if self.table.shape[-1] > 1 else slice(None)
+            allowed = self.table[..., some, few].to(device)
         if not self.positional:
             return allowed
-        ahead = torch.arange(columns.start, columns.stop, device=device)
-        ahead = ahead - torch.arange(rows.start, rows.stop, device=device)[:, None]
-        near = torch.ones_like(ahead, dtype=torch.bool)
+        keys = torch.arange(columns.start, columns.stop, device=device)
+        queries = torch.arange(rows.start, rows.stop, device=device)[:, None]
+        near = [] if allowed is None else [allowed]
         if self.lower is not None:
-            near &= ahead >= self.lower
+            near.append(keys >= queries + self.lower)
         if self.upper is not None:
-            near &= ahead <= self.upper
+            near.append(keys <= queries + self.upper)
         if self.exclude_self:
-            near &= ahead != 0
-        return near if allowed is None else near & allowed
+            near.append(keys != queries)
+        return functools.reduce(torch.logical_and, near)

@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from skattn.nn._attend import Attended
+from skattn.nn._attend import Attended, attend_kernel
 from skattn.nn._inputs import (
     Inputs,
     check_count,
@@ -19,7 +19,6 @@ from skattn.nn._inputs import (
     read_inputs,
 )
 from skattn.nn._mask import Mask, Pattern
-from skattn.nn._nadaraya_watson import attend_kernel
 
 
 class MultiHeadKernelAttention(nn.Module):

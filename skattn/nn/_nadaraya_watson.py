@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from skattn.nn._attend import Attended, attend, fold
+from skattn.nn._attend import Attended, attend_kernel
 from skattn.nn._inputs import (
     Inputs,
     check_dropout,
@@ -15,8 +15,7 @@ from skattn.nn._inputs import (
     log_bandwidths,
     read_inputs,
 )
-from skattn.nn._mask import Mask, Pattern
-from skattn.nn._profiles import Radial, Softmax
+from skattn.nn._mask import Mask
 
 
 class NadarayaWatsonAttention(nn.Module):
@@ -184,17 +183,3 @@ class NadarayaWatsonAttention(nn.Module):
         told = f"bandwidth={describe(self.bandwidth)}, kernel={self.kernel!r}"
         told += f", learnable={learnable}"
         return told + (f", dropout={self.dropout}" if self.dropout else "")
-
-
-def attend_kernel(
-    kernel: str,
-    scaled: tuple[Tensor, Tensor],
-    values: Tensor,
-    pattern: Pattern,
-    dropout: float,
-    need_weights: bool,
-) -> Attended:
-    """Attend with a kernel, given centred queries and keys in bandwidths."""
-    if kernel == "gaussian":
-        return attend(Softmax(), fold(*scaled), values, pattern, dropout, need_weights)
-    return attend(Radial(kernel), scaled, values, pattern, dropout, need_weights)

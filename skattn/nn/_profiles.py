@@ -29,10 +29,8 @@ class Profile(Protocol):
         """Whether weights are the softmax of the products of queries and keys."""
         ...
 
-    def weights(
-        self, queries: Tensor, keys: Tensor, allowed: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
-        """Normalised weights and slopes, (n_batches, n_queries, n_keys)."""
+    def weights(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Normalised weights and slopes, (n_batches, n_queries, n_keys); each row sees some key."""
         ...
 
     def pull(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -46,11 +44,9 @@ class Softmax:
 
     is_softmax = True
 
-    def weights(
-        self, queries: Tensor, keys: Tensor, allowed: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def weights(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
         """Softmax of the products; slopes are the weights."""
-        weights = softmax_weights(queries, keys, allowed)
+        weights = torch.softmax(_hide(queries @ keys.mT, seen, -torch.inf), dim=-1)
         return weights, weights
 
     def pull(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
@@ -69,47 +65,43 @@ class Radial:
     kernel: str
     is_softmax = False
 
-    def weights(
-        self, queries: Tensor, keys: Tensor, allowed: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def weights(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
         """Kernel weights; slopes are in the squared distance."""
-        seen, blind = _open(allowed)
-        squared, rounding = self._squared(queries, keys, seen)
+        squared = self._squared(queries, keys, seen)
         nearest = squared.amin(dim=-1, keepdim=True)
-        scale: Tensor | float = 1.0
         if self.kernel == "student":  # its weights relative to the nearest key's: no underflow
             scale = 7.0 / (7.0 + nearest)
-            squared = (squared - nearest) * scale
-        flat = kernel_weights(self.kernel, squared.flatten(0, 1))
-        weights, slopes = (part.reshape(squared.shape) for part in flat)
+            weights, slopes = self._profile((squared - nearest).mul_(scale))
+            total = weights.sum(dim=-1, keepdim=True)
+            return weights.div_(total), slopes.mul_(scale / total)
+        weights, slopes = self._profile(squared)
         total = weights.sum(dim=-1, keepdim=True)
+        if self.kernel == "laplace":
+            return weights.div_(total), slopes.div_(total)
         outside = total == 0.0
-        ties = (squared - nearest <= rounding) & outside
+        ties = (squared - nearest <= _rounding(queries, keys)) & outside
         weights = torch.where(outside, ties.to(weights.dtype), weights)
-        total = torch.where(outside, weights.sum(dim=-1, keepdim=True), total)
-        slopes = (slopes * (scale / total)).masked_fill(outside, 0.0)
-        weights = weights / total
-        if blind is None:
-            return weights, slopes
-        return weights.masked_fill(blind, 0.0), slopes.masked_fill(blind, 0.0)
+        slopes = torch.where(outside, 0.0, slopes / total)
+        return weights / weights.sum(dim=-1, keepdim=True), slopes
 
-    def _squared(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Squared distances, inf where not seen, and how far they may be from their differences."""
-        lengths = keys.square().sum(dim=-1)
-        reach = lengths.amax(dim=-1).sqrt()[:, None, None]
-        far = reach + torch.linalg.vector_norm(queries, dim=-1, keepdim=True)
-        rounding = 4.0 * (queries.shape[-1] + 2) * torch.finfo(keys.dtype).eps * reach * far
+    def _profile(self, squared: Tensor) -> tuple[Tensor, Tensor]:
+        weights, slopes = kernel_weights(self.kernel, squared.flatten(0, 1))
+        return weights.reshape(squared.shape), slopes.reshape(squared.shape)
+
+    def _squared(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> Tensor:
+        """Squared distances, inf where not seen."""
         if self.kernel in _NOT_SMOOTH:
             mode = "donot_use_mm_for_euclid_dist"
             squared = torch.cdist(queries, keys, compute_mode=mode).square_()
-            return _hide(squared, seen, torch.inf), rounding
+            return _hide(squared, seen, torch.inf)
         # half of |q - k|**2 - |q|**2: without |q|**2, digits survive at any distance
+        lengths = keys.square().sum(dim=-1)
         half = torch.baddbmm(0.5 * lengths[:, None, :], queries, keys.mT, alpha=-1.0)
         half = _hide(half, seen, torch.inf)
         least, index = half.min(dim=-1, keepdim=True)
         nearest = torch.gather(keys, 1, index.expand(-1, -1, keys.shape[-1]))
         nearest = (queries - nearest).square().sum(dim=-1, keepdim=True)
-        return half.sub_(least).mul_(2.0).add_(nearest), rounding
+        return half.sub_(least).mul_(2.0).add_(nearest)
 
     def pull(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
         """Of the squared distances."""
@@ -125,18 +117,29 @@ def softmax_weights(queries: Tensor, keys: Tensor, allowed: Tensor | None) -> Te
 
 def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
     """Softmax over the allowed keys; zero for a query without any, and no gradient."""
-    seen, blind = _open(allowed)
-    weights = torch.softmax(_hide(scores, seen, -torch.inf), dim=-1)
-    return weights if blind is None else weights.masked_fill(blind, 0.0)
+    seen, blind = open_rows(allowed)
+    return silence(torch.softmax(_hide(scores, seen, -torch.inf), dim=-1), blind)
 
 
-def _open(allowed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """The mask without its fully masked rows, and those: no row is over an empty set."""
+def open_rows(allowed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
+    """The mask with its fully masked rows opened, and which those are: to be silenced after."""
     if allowed is None:
         return None, None
     blind = ~allowed.any(dim=-1, keepdim=True)
     return allowed | blind, blind
 
 
+def silence(rows: Tensor, blind: Tensor | None) -> Tensor:
+    """Zero in fully masked rows, and no gradient."""
+    return rows if blind is None else rows.masked_fill(blind, 0.0)
+
+
 def _hide(scores: Tensor, seen: Tensor | None, by: float) -> Tensor:
-    return scores if seen is None else scores.masked_fill(~seen, by)
+    return scores if seen is None else torch.where(seen, scores, by)
+
+
+def _rounding(queries: Tensor, keys: Tensor) -> Tensor:
+    """How far a squared distance may be off, (n_batches, n_queries, 1): nearer is a tie."""
+    reach = torch.linalg.vector_norm(keys, dim=-1).amax(dim=-1)[:, None, None]
+    far = reach + torch.linalg.vector_norm(queries, dim=-1, keepdim=True)
+    return 4.0 * (queries.shape[-1] + 2) * torch.finfo(keys.dtype).eps * reach * far
