@@ -7,36 +7,13 @@ from torch import Tensor
 from torch.nn import functional
 
 from skattn.nn._blocks import BlockAttention, KernelWeights
+from skattn.nn._coordinates import Coordinates
 from skattn.nn._mask import Pattern
 from skattn.nn._profiles import Profile, Radial, Softmax, open_rows, silence, softmax_weights
 
-__all__ = ["Attended", "attend", "attend_kernel", "fold", "is_fused", "lead_shape", "weigh"]
+__all__ = ["Attended", "attend", "attend_kernel", "is_fused", "lead_shape", "weigh"]
 
 Attended = tuple[Tensor, Tensor | None]
-
-
-def fold(queries: Tensor, keys: Tensor, size: int) -> tuple[Tensor, Tensor]:
-    """Queries and keys whose products are log-weights of the Gaussian kernel.
-
-    (q, 1).(k, -|k|**2 / 2) is -|q - k|**2 / 2 but for |q|**2 / 2, which all keys of a query share.
-    Near the origin nothing is lost: centre first.
-
-    Parameters
-    ----------
-    queries, keys : Tensor of shape (..., n_queries or n_keys, n_features)
-        In bandwidths.
-    size : int
-        Number of columns, at least n_features + 1; the rest are zero.
-
-    Returns
-    -------
-    queries, keys : Tensor of shape (..., n_queries or n_keys, size)
-    """
-    squares = -0.5 * keys.square().sum(dim=-1, keepdim=True)
-    rest = size - keys.shape[-1] - 1
-    ones = torch.ones_like(queries[..., :1]), queries.new_zeros(*queries.shape[:-1], rest)
-    zeros = keys.new_zeros(*keys.shape[:-1], rest)
-    return torch.cat([queries, *ones], dim=-1), torch.cat([keys, squares, zeros], dim=-1)
 
 
 def lead_shape(*tensors: Tensor) -> torch.Size:
@@ -59,19 +36,20 @@ def fused_size(n_columns: int, dtype: torch.dtype) -> int:
 
 def attend_kernel(
     kernel: str,
-    scaled: tuple[Tensor, Tensor],
+    coordinates: Coordinates,
     values: Tensor,
     pattern: Pattern,
     dropout: float,
     need_weights: bool,
 ) -> Attended:
-    """`attend` with a kernel, given centred queries and keys in bandwidths."""
+    """`attend` with a kernel of the distance in some coordinates."""
     if kernel != "gaussian":
-        return attend(Radial(kernel), scaled, values, pattern, dropout, need_weights)
-    size = scaled[0].shape[-1] + 1
-    if not need_weights and is_fused(Softmax(), scaled[0], pattern):
+        profile = Radial(kernel)
+        return attend(profile, coordinates.scaled(), values, pattern, dropout, need_weights)
+    size = coordinates.size + 1
+    if not need_weights and is_fused(Softmax(), values, pattern):
         size = fused_size(max(size, values.shape[-1]), values.dtype)
-    return attend(Softmax(), fold(*scaled, size), values, pattern, dropout, need_weights)
+    return attend(Softmax(), coordinates.folded(size), values, pattern, dropout, need_weights)
 
 
 def attend(

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
+from skattn.nn._coordinates import Coordinates
 from skattn.nn._inputs import (
     Inputs,
     check_count,
@@ -172,26 +173,26 @@ class MultiHeadKernelAttention(nn.Module):
 
     def _attend(self, inputs: Inputs, need_weights: bool) -> Attended:
         queries, keys, values = inputs.computed_in(inputs.precise)
-        center, maps = inputs.center(keys), self._maps(keys.dtype)
-        scaled = (queries - center)[..., None, :, :] @ maps, (keys - center)[..., None, :, :] @ maps
+        dropout = self.dropout if self.training else 0.0
         heads, weights = attend_kernel(
             self.kernel,
-            scaled,
+            self._coordinates(queries, keys, inputs.center(keys)),
             values[..., None, :, :],
             _for_heads(inputs.pattern),
-            self.dropout if self.training else 0.0,
+            dropout,
             need_weights,
         )
         shares = self.gates(queries).mT[..., None]  # (..., n_heads, n_queries or 1, 1)
         mixed = None if weights is None else (shares * weights).sum(dim=-3)
         return (shares * heads).sum(dim=-3), mixed
 
-    def _maps(self, dtype: torch.dtype) -> Tensor:
-        """From centred features to coordinates in bandwidths, one map for each head."""
-        projection = self.projection.to(dtype)
+    def _coordinates(self, queries: Tensor, keys: Tensor, center: Tensor) -> Coordinates:
+        projection = self.projection.to(keys.dtype)
         norm = torch.linalg.vector_norm(projection, dim=(1, 2), keepdim=True)
-        size = projection.shape[2] ** 0.5 / norm
-        return projection * (size * torch.exp(-self.log_bandwidth.to(dtype))[:, None, None])
+        maps = projection * (projection.shape[2] ** 0.5 / norm)
+        inverse = torch.exp(-self.log_bandwidth).to(keys.dtype)[:, None, None]
+        rows = [(each - center)[..., None, :, :] @ maps for each in (queries, keys)]
+        return Coordinates(rows[0], rows[1], keys.new_zeros(1, 1), inverse)
 
     def extra_repr(self) -> str:
         """What the printed layer says of itself."""

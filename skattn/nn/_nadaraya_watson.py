@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
+from skattn.nn._coordinates import Coordinates
 from skattn.nn._inputs import (
     Inputs,
     check_dropout,
@@ -172,10 +173,9 @@ class NadarayaWatsonAttention(nn.Module):
 
     def _attend(self, inputs: Inputs, dropout: float, need_weights: bool) -> Attended:
         queries, keys, values = inputs.computed_in(inputs.precise)
-        center = inputs.center(keys)
         inverse = torch.exp(-self.log_bandwidth).to(keys.dtype)
-        scaled = (queries - center) * inverse, (keys - center) * inverse
-        return attend_kernel(self.kernel, scaled, values, inputs.pattern, dropout, need_weights)
+        where = Coordinates(queries, keys, inputs.center(keys), inverse)
+        return attend_kernel(self.kernel, where, values, inputs.pattern, dropout, need_weights)
 
     def extra_repr(self) -> str:
         """What the printed layer says of itself."""
