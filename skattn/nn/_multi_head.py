@@ -190,7 +190,7 @@ class MultiHeadKernelAttention(nn.Module):
         projection = self.projection.to(keys.dtype)
         norm = torch.linalg.vector_norm(projection, dim=(1, 2), keepdim=True)
         maps = projection * (projection.shape[2] ** 0.5 / norm)
-        inverse = torch.exp(-self.log_bandwidth).to(keys.dtype)[:, None, None]
+        inverse = torch.exp(-self.log_bandwidth.to(keys.dtype))[:, None, None]
         rows = [(each - center)[..., None, :, :] @ maps for each in (queries, keys)]
         return Coordinates(rows[0], rows[1], keys.new_zeros(1, 1), inverse)
 

@@ -173,7 +173,7 @@ class NadarayaWatsonAttention(nn.Module):
 
     def _attend(self, inputs: Inputs, dropout: float, need_weights: bool) -> Attended:
         queries, keys, values = inputs.computed_in(inputs.precise)
-        inverse = torch.exp(-self.log_bandwidth).to(keys.dtype)
+        inverse = torch.exp(-self.log_bandwidth.to(keys.dtype))
         where = Coordinates(queries, keys, inputs.center(keys), inverse)
         return attend_kernel(self.kernel, where, values, inputs.pattern, dropout, need_weights)
 
