@@ -12,7 +12,6 @@ same place, trained alike, on 50 to 5000 rows of a task with one feature and one
 """
 
 import argparse
-import copy
 import platform
 import statistics
 import time
@@ -114,14 +113,121 @@ def compare_time(rows, repetitions):
             )
 
 
+# --- accuracy
+
+TASKS = {
+    1: lambda X: np.sin(6.0 * X[:, 0]),
+    5: lambda X: np.sin(3.0 * X[:, 0] + 2.0 * X[:, 1]) + X[:, 2] ** 2,
+}
+
+
+def draw(n, d, seed):
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-1.0, 1.0, (n + 1000, d))
+    truth = TASKS[d](X)
+    return X[:n], truth[:n] + 0.2 * rng.standard_normal(n), X[n:], truth[n:]
+
+
+def encoder(d, width):
+    return nn.Sequential(nn.Linear(d, 32), nn.Tanh(), nn.Linear(32, width))
+
+
+class MultiheadRegression(nn.Module):
+    """nn.MultiheadAttention in the place of a kernel attention, with what it needs around it."""
+
+    def __init__(self, encode, width):
+        super().__init__()
+        self.encoder, self.value = encode, nn.Linear(1, width)
+        self.attention = nn.MultiheadAttention(width, 4, batch_first=True)
+        self.head = nn.Linear(width, 1)
+
+    def forward(self, queries, keys, values, mask=None):
+        rows = self.encoder(queries)[None], self.encoder(keys)[None], self.value(values)[None]
+        forbidden = None if mask is None else ~mask.allowed
+        return self.head(self.attention(*rows, attn_mask=forbidden, need_weights=False)[0])[0]
+
+
+def networks(d):
+    """Each with its own parameters, which the caller's seed decides."""
+    kernel = NadarayaWatsonAttention(0.3, n_features=d)
+    heads = MultiHeadKernelAttention(d, 4, bandwidth=0.4, gated_by_query=True)
+    encoded = NadarayaWatsonAttention(1.0)
+    return {
+        "bandwidths": AttentionRegressionNetwork(None, kernel),
+        "heads": AttentionRegressionNetwork(None, heads),
+        "encoder, bandwidth": AttentionRegressionNetwork(encoder(d, 16), encoded),
+        "MultiheadAttention, linear": MultiheadRegression(nn.Linear(d, 16), 16),
+        "MultiheadAttention, encoder": MultiheadRegression(encoder(d, 16), 16),
+    }
+
+
+def train(network, X, y, steps):
+    """Leave-one-out errors of 256 rows a step, all rows in context."""
+    generator = torch.Generator().manual_seed(0)
+    optimizer = torch.optim.Adam(network.parameters())
+    plan = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=steps)
+    for _ in range(steps):
+        rows = torch.randperm(len(X), generator=generator)[:256]
+        others = Mask(allowed=rows[:, None] != torch.arange(len(X)))
+        optimizer.zero_grad()
+        loss = (network(X[rows], X, y, mask=others) - y[rows]).square().mean()
+        loss.backward()
+        optimizer.step()
+        plan.step()
+
+
+def compare_accuracy(sizes, steps, seeds):
+    torch.set_num_threads(1)
+    for d in TASKS:
+        for n in sizes:
+            results = {}
+            for seed in range(seeds):
+                X, y, new, truth = draw(n, d, seed)
+                center, scale = y.mean(), y.std()
+                rows = torch.tensor(X, dtype=torch.float32)
+                targets = torch.tensor((y - center) / scale, dtype=torch.float32)[:, None]
+                queries = torch.tensor(new, dtype=torch.float32)
+                with torch.random.fork_rng(devices=[]):
+                    torch.manual_seed(seed)
+                    everyone = networks(d)
+                for name, network in everyone.items():
+                    start = time.process_time()
+                    train(network, rows, targets, steps)
+                    seconds = time.process_time() - start
+                    with torch.no_grad():
+                        predicted = center + scale * network(queries, rows, targets)[:, 0].numpy()
+                    count = sum(parameter.numel() for parameter in network.parameters())
+                    error = np.sqrt(np.mean((predicted - truth) ** 2))
+                    results.setdefault((name, count), []).append((error, seconds))
+                start = time.process_time()
+                predicted = NadarayaWatsonRegressor().fit(X, y).predict(new)
+                error = np.sqrt(np.mean((predicted - truth) ** 2))
+                name = ("NadarayaWatsonRegressor", d)
+                results.setdefault(name, []).append((error, time.process_time() - start))
+            print(f"\n{d} features, {n} rows: error at new rows (mean, range of {seeds} draws)")
+            for (name, count), pairs in results.items():
+                errors, seconds = zip(*pairs, strict=True)
+                print(
+                    f"  {name:<28} {count:5d} parameters  {np.mean(errors):.3f} "
+                    f"({min(errors):.3f}-{max(errors):.3f}) {np.mean(seconds):7.2f} s",
+                    flush=True,
+                )
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("what", nargs="?", choices=("time", "accuracy"), default="time")
-    parser.add_argument("--rows", type=int, default=4096)
-    parser.add_argument("--repetitions", type=int, default=7)
+    parser.add_argument("--rows", type=int, nargs="+", help="4096, or 50 500 5000 for accuracy")
+    parser.add_argument("--repetitions", type=int, help="7, or 2 draws for accuracy")
+    parser.add_argument("--steps", type=int, default=300, help="of training")
     arguments = parser.parse_args()
     print(f"Python {platform.python_version()}, PyTorch {torch.__version__}")
-    compare_time(arguments.rows, arguments.repetitions)
+    if arguments.what == "time":
+        for rows in arguments.rows or [4096]:
+            compare_time(rows, arguments.repetitions or 7)
+    else:
+        sizes = arguments.rows or [50, 500, 5000]
+        compare_accuracy(sizes, arguments.steps, arguments.repetitions or 2)
 
 
 if __name__ == "__main__":
