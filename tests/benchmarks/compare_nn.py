@@ -164,8 +164,13 @@ def networks(d):
 def train(network, X, y, steps):
     """Leave-one-out errors of 256 rows a step, all rows in context."""
     generator = torch.Generator().manual_seed(0)
-    optimizer = torch.optim.Adam(network.parameters())
-    plan = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.02, total_steps=steps)
+    # logarithms of bandwidths have farther to go than weights of a layer
+    scales = [each for name, each in network.named_parameters() if name.endswith("log_bandwidth")]
+    rest = [each for name, each in network.named_parameters() if not name.endswith("log_bandwidth")]
+    groups = [(group, rate) for group, rate in ((scales, 0.1), (rest, 0.02)) if group]
+    optimizer = torch.optim.Adam([{"params": group} for group, _ in groups])
+    rates = [rate for _, rate in groups]
+    plan = torch.optim.lr_scheduler.OneCycleLR(optimizer, rates, total_steps=steps)
     for _ in range(steps):
         rows = torch.randperm(len(X), generator=generator)[:256]
         others = Mask(allowed=rows[:, None] != torch.arange(len(X)))
