@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import importlib
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -29,6 +30,7 @@ LAYERS = {
     "bandwidth": {"kernels", "geometry", "radii", "attention", "smoother"},
     "uncertainty": {"geometry", "attention", "smoother"},
     "learning": {"geometry", "attention"},
+    "nn": {"kernels", "geometry", "attention"},
     "estimators": {
         "kernels",
         "geometry",
@@ -104,6 +106,13 @@ def test_outside_libraries_stay_in_their_rooms(module):
         assert allowed is None or module.startswith(allowed), f"{module} imports {name}"
 
 
+def test_layers_take_nothing_but_tensors_from_attention():
+    for module in modules():
+        if room(module) == "nn":
+            names = {name for name in imports(module) if room(name) == "attention"}
+            assert names <= {"skattn.attention._torch"}, module
+
+
 def test_private_scikit_learn_names_live_in_one_file():
     for module in modules():
         for node in ast.walk(tree(module)):
@@ -133,14 +142,20 @@ def test_import_is_light():
     assert result.stdout.strip() == "set()"
 
 
+def documented_modules():
+    yield from ("skattn", "skattn.kernels", "skattn.datasets")
+    if importlib.util.find_spec("torch"):
+        yield "skattn.nn"
+
+
 def public_objects():
     """Public functions, classes and their methods, with their dotted names."""
-    for module in ("skattn", "skattn.kernels", "skattn.datasets"):
+    for module in documented_modules():
         for name in importlib.import_module(module).__all__:
             thing = getattr(importlib.import_module(module), name)
             if inspect.isclass(thing) or inspect.isfunction(thing):
                 yield f"{module}.{name}"
-            if inspect.isclass(thing) and module == "skattn":
+            if inspect.isclass(thing) and module in ("skattn", "skattn.nn"):
                 members = inspect.getmembers(thing, inspect.isfunction)
                 own = (m for m, f in members if f.__module__.startswith("skattn"))
                 yield from (f"{module}.{name}.{member}" for member in own if member[0] != "_")
@@ -194,6 +209,18 @@ def test_class_docstring_describes_every_parameter_and_attribute(name):
     fitted = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
     documented = {attribute.name for attribute in doc["Attributes"]}
     assert documented == fitted | OPTIONAL[name] | {"effective_dof_", "feature_names_in_"}
+
+
+def test_layers_describe_every_parameter():
+    pytest.importorskip("torch")
+    from numpydoc.docscrape import ClassDoc
+
+    layers = importlib.import_module("skattn.nn")
+    for name in layers.__all__:
+        cls = getattr(layers, name)
+        documented = [parameter.name for parameter in ClassDoc(cls)["Parameters"]]
+        assert documented == list(inspect.signature(cls).parameters), name
+        assert name in (DOCS / "api.rst").read_text()
 
 
 @pytest.mark.parametrize("name", skattn.__all__)

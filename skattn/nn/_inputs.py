@@ -11,7 +11,7 @@ from torch import Tensor
 
 from skattn.attention._torch import KERNELS_WITH_SLOPE
 from skattn.nn._attend import lead_shape
-from skattn.nn._mask import Mask, Pattern
+from skattn.nn._mask import Mask, Pattern, fit_mask, present_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def read_inputs(
     keys: Tensor | None,
     values: Tensor | None,
     mask: Mask | Tensor | None,
-    same_features: bool = True,
+    same_features: bool,
 ) -> Inputs:
     """Check what a layer is called with; keys default to queries, values to keys."""
     keys = queries if keys is None else keys
@@ -67,7 +67,7 @@ def read_inputs(
     lead = lead_shape(queries, keys, values)
     n_queries, n_keys = queries.shape[-2], keys.shape[-2]
     mask = mask if isinstance(mask, Mask) else Mask() if mask is None else Mask(allowed=mask)
-    pattern, present = mask.pattern(n_queries, n_keys, lead), mask.present(n_keys)
+    pattern, present = fit_mask(mask, n_queries, n_keys, lead), present_keys(mask, n_keys)
     dtype = torch.promote_types(queries.dtype, torch.promote_types(keys.dtype, values.dtype))
     if present is not None:
         padding = ~present[..., None].to(keys.device)

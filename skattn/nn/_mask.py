@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-__all__ = ["Mask", "Pattern"]
+__all__ = ["Mask", "Pattern", "fit_mask", "present_keys"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,35 +73,33 @@ class Mask:
                 f"window must be None or a number of positions, at least 0; got {self.window!r}."
             )
 
-    def present(self, n_keys: int) -> Tensor | None:
-        """Which keys are there, (..., n_keys); None if all are."""
-        if self.keys is not None and self.keys.shape[-1] != n_keys:
-            raise ValueError(
-                f"keys of the mask must have one entry for each of the {n_keys} keys; got shape "
-                f"{tuple(self.keys.shape)}."
-            )
-        if self.lengths is None:
-            return self.keys
-        first = torch.arange(n_keys, device=self.lengths.device) < self.lengths[..., None]
-        return first if self.keys is None else first & self.keys
 
-    def pattern(self, n_queries: int, n_keys: int, lead: Sequence[int]) -> Pattern:
-        """The mask for some numbers of queries and keys, with leading dimensions `lead`."""
-        tables = [] if self.allowed is None else [self.allowed]
-        present = self.present(n_keys)
-        if present is not None:
-            tables.append(present[..., None, :])
-        table: Tensor | None = None
-        for part in tables:
-            _check_table(part, (*lead, n_queries, n_keys))
-            table = part if table is None else table & part
-        upper = [limit for limit in (0 if self.causal else None, self.window) if limit is not None]
-        return Pattern(
-            table,
-            None if self.window is None else -self.window,
-            min(upper) if upper else None,
-            self.exclude_self,
+def present_keys(mask: Mask, n_keys: int) -> Tensor | None:
+    """Which keys are there, (..., n_keys); None if all are."""
+    if mask.keys is not None and mask.keys.shape[-1] != n_keys:
+        raise ValueError(
+            f"keys of the mask must have one entry for each of the {n_keys} keys; got shape "
+            f"{tuple(mask.keys.shape)}."
         )
+    if mask.lengths is None:
+        return mask.keys
+    first = torch.arange(n_keys, device=mask.lengths.device) < mask.lengths[..., None]
+    return first if mask.keys is None else first & mask.keys
+
+
+def fit_mask(mask: Mask, n_queries: int, n_keys: int, lead: Sequence[int]) -> Pattern:
+    """The mask for some numbers of queries and keys, with leading dimensions `lead`."""
+    tables = [] if mask.allowed is None else [mask.allowed]
+    present = present_keys(mask, n_keys)
+    if present is not None:
+        tables.append(present[..., None, :])
+    table: Tensor | None = None
+    for part in tables:
+        _check_table(part, (*lead, n_queries, n_keys))
+        table = part if table is None else table & part
+    upper = [limit for limit in (0 if mask.causal else None, mask.window) if limit is not None]
+    lower = None if mask.window is None else -mask.window
+    return Pattern(table, lower, min(upper) if upper else None, mask.exclude_self)
 
 
 def _check_table(table: Tensor, shape: tuple[int, ...]) -> None:

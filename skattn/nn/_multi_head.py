@@ -9,20 +9,12 @@ from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
 from skattn.nn._coordinates import Coordinates
-from skattn.nn._inputs import (
-    Inputs,
-    check_count,
-    check_dropout,
-    check_kernel,
-    describe,
-    full_precision,
-    log_bandwidths,
-    read_inputs,
-)
-from skattn.nn._mask import Mask, Pattern
+from skattn.nn._inputs import Inputs, check_count, check_kernel, describe, log_bandwidths
+from skattn.nn._layer import AttentionLayer
+from skattn.nn._mask import Pattern
 
 
-class MultiHeadKernelAttention(nn.Module):
+class MultiHeadKernelAttention(AttentionLayer):
     r"""A convex mixture of kernel attentions, each with a metric of its own.
 
     .. math:: w_i(q) = \sum_m g_m(q)\, w_i^{(m)}(q), \qquad
@@ -104,13 +96,12 @@ class MultiHeadKernelAttention(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(dropout)
         n_coordinates = n_features if n_coordinates is None else n_coordinates
         check_count("n_features", n_features)
         check_count("n_heads", n_heads)
         check_count("n_coordinates", n_coordinates)
         check_kernel(kernel)
-        check_dropout(dropout)
         middle = log_bandwidths(bandwidth, n_heads, device, dtype)
         spread = (
             math.log(2.0) * torch.linspace(-1.0, 1.0, n_heads).to(middle) if n_heads > 1 else 0.0
@@ -118,7 +109,7 @@ class MultiHeadKernelAttention(nn.Module):
         maps = middle.new_empty(n_heads, n_features, n_coordinates)
         for head in maps:
             nn.init.orthogonal_(head)
-        self.kernel, self.dropout = kernel, dropout
+        self.kernel = kernel
         self.log_bandwidth = nn.Parameter(middle + spread)
         self.projection = nn.Parameter(maps)
         self.gate: nn.Linear | nn.Parameter = (
@@ -138,6 +129,7 @@ class MultiHeadKernelAttention(nn.Module):
         Parameters
         ----------
         queries : Tensor of shape (..., n_queries, n_features)
+            As `forward` is given them.
 
         Returns
         -------
@@ -151,29 +143,15 @@ class MultiHeadKernelAttention(nn.Module):
             logits = self.gate.to(queries.dtype)[None]
         return torch.softmax(logits, dim=-1)
 
-    def forward(
-        self,
-        queries: Tensor,
-        keys: Tensor | None = None,
-        values: Tensor | None = None,
-        mask: Mask | Tensor | None = None,
-        need_weights: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend: parameters and returns are those of `NadarayaWatsonAttention.forward`."""
-        inputs = read_inputs(queries, keys, values, mask)
+    def _check(self, inputs: Inputs) -> None:
         if inputs.queries.shape[-1] != self.projection.shape[1]:
             raise ValueError(
                 f"queries and keys must have n_features={self.projection.shape[1]} features; got "
                 f"{inputs.queries.shape[-1]}."
             )
-        with full_precision(queries.device):
-            output, weights = self._attend(inputs, need_weights)
-        output = output.to(inputs.dtype)
-        return output if weights is None else (output, weights)
 
-    def _attend(self, inputs: Inputs, need_weights: bool) -> Attended:
+    def _attend(self, inputs: Inputs, dropout: float, need_weights: bool) -> Attended:
         queries, keys, values = inputs.computed_in(inputs.precise)
-        dropout = self.dropout if self.training else 0.0
         heads, weights = attend_kernel(
             self.kernel,
             self._coordinates(queries, keys, inputs.center(keys)),
@@ -194,12 +172,10 @@ class MultiHeadKernelAttention(nn.Module):
         rows = [(each - center)[..., None, :, :] @ maps for each in (queries, keys)]
         return Coordinates(rows[0], rows[1], keys.new_zeros(1, 1), inverse)
 
-    def extra_repr(self) -> str:
-        """What the printed layer says of itself."""
+    def _told(self) -> list[str]:
         n_heads, n_features, n_coordinates = self.projection.shape
-        told = f"n_features={n_features}, n_heads={n_heads}, n_coordinates={n_coordinates}, "
-        told += f"bandwidth={describe(self.bandwidth)}, kernel={self.kernel!r}"
-        return told + (f", dropout={self.dropout}" if self.dropout else "")
+        sizes = f"n_features={n_features}, n_heads={n_heads}, n_coordinates={n_coordinates}"
+        return [sizes, f"bandwidth={describe(self.bandwidth)}", f"kernel={self.kernel!r}"]
 
 
 def _for_heads(pattern: Pattern) -> Pattern:

@@ -7,19 +7,11 @@ from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
 from skattn.nn._coordinates import Coordinates
-from skattn.nn._inputs import (
-    Inputs,
-    check_dropout,
-    check_kernel,
-    describe,
-    full_precision,
-    log_bandwidths,
-    read_inputs,
-)
-from skattn.nn._mask import Mask
+from skattn.nn._inputs import Inputs, check_kernel, describe, log_bandwidths
+from skattn.nn._layer import AttentionLayer
 
 
-class NadarayaWatsonAttention(nn.Module):
+class NadarayaWatsonAttention(AttentionLayer):
     r"""Weighted means of values under a kernel of the distance from queries to keys.
 
     .. math:: f(q) = \sum_i w_i(q)\, v_i, \qquad
@@ -113,63 +105,26 @@ class NadarayaWatsonAttention(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(dropout)
         check_kernel(kernel)
-        check_dropout(dropout)
         start = log_bandwidths(bandwidth, n_features, device, dtype)
         if learnable:
             self.log_bandwidth = nn.Parameter(start)
         else:
             self.register_buffer("log_bandwidth", start)
-        self.kernel, self.dropout = kernel, dropout
+        self.kernel = kernel
 
     @property
     def bandwidth(self) -> Tensor:
         """The bandwidth, () or (n_features,)."""
         return self.log_bandwidth.exp()
 
-    def forward(
-        self,
-        queries: Tensor,
-        keys: Tensor | None = None,
-        values: Tensor | None = None,
-        mask: Mask | Tensor | None = None,
-        need_weights: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend.
-
-        Parameters
-        ----------
-        queries : Tensor of shape (..., n_queries, n_features)
-            Leading dimensions of all tensors broadcast.
-        keys : Tensor of shape (..., n_keys, n_features), default=None
-            The queries if None: self-attention, as in :class:`torch.nn.Sequential`.
-        values : Tensor of shape (..., n_keys, n_values), default=None
-            The keys if None.
-        mask : Mask or Tensor of bool of shape (..., n_queries, n_keys), default=None
-            Which queries may attend to which keys; True means may.
-        need_weights : bool, default=False
-            Whether to return the weights too. They then take memory.
-
-        Returns
-        -------
-        output : Tensor of shape (..., n_queries, n_values)
-            Zero for queries that may attend to no key.
-        weights : Tensor of shape (..., n_queries, n_keys)
-            Only if asked for; before dropout, and at least in float32. Rows sum to one, or to zero
-            for queries that may attend to no key.
-        """
-        inputs = read_inputs(queries, keys, values, mask)
+    def _check(self, inputs: Inputs) -> None:
         if self.log_bandwidth.ndim == 1 and len(self.log_bandwidth) != inputs.queries.shape[-1]:
             raise ValueError(
                 f"queries and keys must have the {len(self.log_bandwidth)} features that "
                 f"bandwidth has entries for; got {inputs.queries.shape[-1]}."
             )
-        with full_precision(queries.device):
-            dropout = self.dropout if self.training else 0.0
-            output, weights = self._attend(inputs, dropout, need_weights)
-        output = output.to(inputs.dtype)
-        return output if weights is None else (output, weights)
 
     def _attend(self, inputs: Inputs, dropout: float, need_weights: bool) -> Attended:
         queries, keys, values = inputs.computed_in(inputs.precise)
@@ -177,9 +132,7 @@ class NadarayaWatsonAttention(nn.Module):
         where = Coordinates(queries, keys, inputs.center(keys), inverse)
         return attend_kernel(self.kernel, where, values, inputs.pattern, dropout, need_weights)
 
-    def extra_repr(self) -> str:
-        """What the printed layer says of itself."""
+    def _told(self) -> list[str]:
         learnable = isinstance(self.log_bandwidth, nn.Parameter)
-        told = f"bandwidth={describe(self.bandwidth)}, kernel={self.kernel!r}"
-        told += f", learnable={learnable}"
-        return told + (f", dropout={self.dropout}" if self.dropout else "")
+        bandwidth = f"bandwidth={describe(self.bandwidth)}"
+        return [bandwidth, f"kernel={self.kernel!r}", f"learnable={learnable}"]

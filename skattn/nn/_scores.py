@@ -10,12 +10,12 @@ from torch.utils.checkpoint import checkpoint
 
 from skattn.nn._attend import Attended, attend, is_fused, lead_shape, weigh
 from skattn.nn._blocks import row_slices
-from skattn.nn._inputs import Inputs, check_count, check_dropout, full_precision, read_inputs
-from skattn.nn._mask import Mask
+from skattn.nn._inputs import Inputs, check_count
+from skattn.nn._layer import AttentionLayer
 from skattn.nn._profiles import Softmax, masked_softmax
 
 
-class ScaledDotProductAttention(nn.Module):
+class ScaledDotProductAttention(AttentionLayer):
     r"""Weighted means of values under the softmax of scaled products of queries and keys.
 
     .. math:: w_i(q) \propto \exp(c\, q \cdot k_i)
@@ -55,42 +55,26 @@ class ScaledDotProductAttention(nn.Module):
     """
 
     def __init__(self, scale: float | None = None, *, dropout: float = 0.0) -> None:
-        super().__init__()
-        check_dropout(dropout)
+        super().__init__(dropout)
         if scale is not None and (
             isinstance(scale, bool) or scale == 0.0 or not math.isfinite(scale)
         ):
             raise ValueError(f"scale must be None or a finite number, not 0; got {scale!r}.")
-        self.scale, self.dropout = scale, dropout
+        self.scale = scale
 
-    def forward(
-        self,
-        queries: Tensor,
-        keys: Tensor | None = None,
-        values: Tensor | None = None,
-        mask: Mask | Tensor | None = None,
-        need_weights: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend: parameters and returns are those of `NadarayaWatsonAttention.forward`."""
-        inputs = read_inputs(queries, keys, values, mask)
+    def _attend(self, inputs: Inputs, dropout: float, need_weights: bool) -> Attended:
         profile = Softmax()
         fused = not need_weights and is_fused(profile, inputs.queries, inputs.pattern)
-        query, key, value = inputs.computed_in(inputs.dtype if fused else inputs.precise)
-        scale = key.shape[-1] ** -0.5 if self.scale is None else self.scale
-        dropout = self.dropout if self.training else 0.0
-        with full_precision(queries.device):
-            rows = query * scale, key
-            output, weights = attend(profile, rows, value, inputs.pattern, dropout, need_weights)
-        output = output.to(inputs.dtype)
-        return output if weights is None else (output, weights)
+        queries, keys, values = inputs.computed_in(inputs.dtype if fused else inputs.precise)
+        scale = keys.shape[-1] ** -0.5 if self.scale is None else self.scale
+        rows = queries * scale, keys
+        return attend(profile, rows, values, inputs.pattern, dropout, need_weights)
 
-    def extra_repr(self) -> str:
-        """What the printed layer says of itself."""
-        scale = "1/sqrt(n_features)" if self.scale is None else f"{self.scale:.4g}"
-        return f"scale={scale}" + (f", dropout={self.dropout}" if self.dropout else "")
+    def _told(self) -> list[str]:
+        return ["scale=1/sqrt(n_features)" if self.scale is None else f"scale={self.scale:.4g}"]
 
 
-class AdditiveAttention(nn.Module):
+class AdditiveAttention(AttentionLayer):
     r"""Weighted means of values under the softmax of a small network's scores.
 
     .. math:: w_i(q) \propto \exp\bigl(a \cdot \tanh(Q q + P k_i + b)\bigr)
@@ -142,6 +126,8 @@ class AdditiveAttention(nn.Module):
     [[1.0], [1.0]]
     """
 
+    same_features = False
+
     def __init__(
         self,
         n_features: int,
@@ -152,29 +138,18 @@ class AdditiveAttention(nn.Module):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__()
+        super().__init__(dropout)
         n_key_features = n_features if n_key_features is None else n_key_features
         check_count("n_features", n_features)
         check_count("n_hidden", n_hidden)
         check_count("n_key_features", n_key_features)
-        check_dropout(dropout)
-        self.dropout = dropout
         self.query_projection = nn.Linear(n_features, n_hidden, device=device, dtype=dtype)
         self.key_projection = nn.Linear(
             n_key_features, n_hidden, bias=False, device=device, dtype=dtype
         )
         self.score = nn.Linear(n_hidden, 1, bias=False, device=device, dtype=dtype)
 
-    def forward(
-        self,
-        queries: Tensor,
-        keys: Tensor | None = None,
-        values: Tensor | None = None,
-        mask: Mask | Tensor | None = None,
-        need_weights: bool = False,
-    ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend: parameters and returns are those of `NadarayaWatsonAttention.forward`."""
-        inputs = read_inputs(queries, keys, values, mask, same_features=False)
+    def _check(self, inputs: Inputs) -> None:
         for name, rows, layer in (
             ("queries", inputs.queries, self.query_projection),
             ("keys", inputs.keys, self.key_projection),
@@ -183,12 +158,8 @@ class AdditiveAttention(nn.Module):
                 raise ValueError(
                     f"{name} must have {layer.in_features} features; got {rows.shape[-1]}."
                 )
-        with full_precision(queries.device):
-            output, weights = self._attend(inputs, need_weights)
-        output = output.to(inputs.dtype)
-        return output if weights is None else (output, weights)
 
-    def _attend(self, inputs: Inputs, need_weights: bool) -> Attended:
+    def _attend(self, inputs: Inputs, dropout: float, need_weights: bool) -> Attended:
         query, key, values = inputs.computed_in(inputs.precise)
         query, key = _linear(self.query_projection, query), _linear(self.key_projection, key)
         n_queries, n_keys = query.shape[-2], key.shape[-2]
@@ -217,10 +188,6 @@ class AdditiveAttention(nn.Module):
         scores = _linear(self.score, hidden)[..., 0]
         weights = masked_softmax(scores, inputs.pattern.block(row, column, scores.device))
         return weigh(weights, values[..., column, :], self.dropout if self.training else 0.0, True)
-
-    def extra_repr(self) -> str:
-        """What the printed layer says of itself."""
-        return f"dropout={self.dropout}" if self.dropout else ""
 
 
 def _linear(layer: nn.Linear, rows: Tensor) -> Tensor:
