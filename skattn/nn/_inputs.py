@@ -135,11 +135,16 @@ def log_bandwidths(
     dtype: torch.dtype | None,
 ) -> Tensor:
     """Logarithms of a checked bandwidth: one number, or one for each feature."""
-    tensor = torch.as_tensor(bandwidth, dtype=torch.float64).detach().cpu()
-    if tensor.ndim > 1 or isinstance(bandwidth, bool) or not bool((tensor > 0.0).all()):
+    try:
+        tensor = torch.as_tensor(bandwidth, dtype=torch.float64).detach().cpu()
+        positive = tensor.ndim <= 1 and tensor.numel() > 0 and bool((tensor > 0.0).all())
+    except (TypeError, ValueError, RuntimeError):
+        positive = False
+    if not positive or isinstance(bandwidth, bool):
         raise ValueError(
             "bandwidth must be a positive number or one for each feature, in units of the "
-            f"feature; got {bandwidth!r}. Infinity leaves a feature out."
+            f"feature; got {bandwidth!r}. Infinity leaves a feature out. A bandwidth that is "
+            "selected by name is for skattn.NadarayaWatsonRegressor: hand over its bandwidth_."
         )
     if n_features is not None:
         check_count("n_features", n_features)

@@ -68,7 +68,7 @@ class Mask:
             self.lengths.is_floating_point() or self.lengths.dtype == torch.bool
         ):
             raise ValueError(f"lengths must be a tensor of integers; got {self.lengths.dtype}.")
-        if self.window is not None and (isinstance(self.window, bool) or self.window < 0):
+        if self.window is not None and (type(self.window) is not int or self.window < 0):
             raise ValueError(
                 f"window must be None or a number of positions, at least 0; got {self.window!r}."
             )

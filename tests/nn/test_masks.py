@@ -144,6 +144,7 @@ def test_a_row_alone_in_its_group_is_zero_with_a_finite_gradient():
         (lambda: Mask(keys=torch.ones(2)), "keys must be a tensor of bool"),
         (lambda: Mask(lengths=torch.tensor(1.0)), "lengths must be a tensor of integers"),
         (lambda: Mask(window=-1), "window must be None or a number of positions"),
+        (lambda: Mask(window=1.5), "at least 0; got 1.5"),
         (lambda: Mask(keys=torch.ones(3, dtype=torch.bool)), "one entry for each of the 2 keys"),
         (lambda: torch.ones(3, 2, dtype=torch.bool), "does not fit weights of shape"),
         (lambda: torch.ones(2, dtype=torch.bool), "does not fit weights of shape"),

@@ -16,8 +16,8 @@ from skattn.nn import (  # noqa: E402
     _blocks,
 )
 
-N = 3000
-BLOCK = 1 << 14  # N * N is 550 times as much
+N = 2000
+BLOCK = 1 << 13  # N * N is 500 times as much
 
 
 class Largest(TorchDispatchMode):
