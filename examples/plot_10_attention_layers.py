@@ -161,7 +161,7 @@ plt.show()
 
 # %%
 # Remember: a kernel attention has few parameters, and its prediction is a mean of targets near the
-# query, so it needs few rows and few steps. Transformers' attention need not average targets and
-# can do better in many features, given rows and steps (:doc:`../layers` has larger sizes); where
-# those are short it may find nothing. For one table and no network around it, the estimator is
-# about as accurate in a fraction of the time.
+# query, so it needs few rows and few steps. Transformers' attention need not average targets; with
+# several features and ten times the steps it is more accurate (:doc:`/layers` has the numbers),
+# where those are short it may find nothing. For one table and no network around it, the estimator
+# is about as accurate in a fraction of the time.
