@@ -4,6 +4,7 @@ import ast
 import configparser
 import graphlib
 import importlib
+import importlib.util
 import inspect
 import subprocess
 import sys
@@ -30,14 +31,17 @@ LAYERS = {
     "_sklearn": set(),
     "attention": {"kernels", "geometry"},
     "radii": {"geometry"},
-    "embedding": {"geometry"},
+    "modifiers": {"geometry"},
+    "embedding": {"geometry", "modifiers"},
     "smoother": {"kernels", "geometry", "radii", "attention"},
     "bandwidth": {"kernels", "geometry", "radii", "attention", "smoother"},
     "uncertainty": {"geometry", "attention", "smoother"},
-    "learning": {"geometry", "attention"},
+    "learning": {"geometry", "modifiers", "attention"},
+    "nn": {"kernels", "geometry", "attention"},
     "estimators": {
         "kernels",
         "geometry",
+        "modifiers",
         "embedding",
         "attention",
         "smoother",
@@ -112,6 +116,13 @@ def test_outside_libraries_stay_in_their_rooms(module):
         assert allowed is None or module.startswith(allowed), f"{module} imports {name}"
 
 
+def test_layers_take_nothing_but_tensors_from_attention():
+    for module in modules():
+        if room(module) == "nn":
+            names = {name for name in imports(module) if room(name) == "attention"}
+            assert names <= {"skattn.attention._torch"}, module
+
+
 def test_private_scikit_learn_names_live_in_one_file():
     for module in modules():
         for node in ast.walk(tree(module)):
@@ -153,14 +164,20 @@ def test_displays_load_matplotlib_only_when_they_draw():
     assert 'pip install "skattn[plot]"' in result.stderr
 
 
+def documented_modules():
+    yield from ("skattn", "skattn.inspection", "skattn.kernels", "skattn.datasets")
+    if importlib.util.find_spec("torch"):
+        yield "skattn.nn"
+
+
 def public_objects():
     """Public functions, classes and their methods, with their dotted names."""
-    for module in ("skattn", "skattn.inspection", "skattn.kernels", "skattn.datasets"):
+    for module in documented_modules():
         for name in importlib.import_module(module).__all__:
             thing = getattr(importlib.import_module(module), name)
             if inspect.isclass(thing) or inspect.isfunction(thing):
                 yield f"{module}.{name}"
-            if inspect.isclass(thing) and module in ("skattn", "skattn.inspection"):
+            if inspect.isclass(thing) and module in ("skattn", "skattn.inspection", "skattn.nn"):
                 members = inspect.getmembers(thing, inspect.isroutine)
                 members = [(m, f) for m, f in members if hasattr(f, "__module__")]
                 own = (m for m, f in members if str(f.__module__).startswith("skattn"))
@@ -215,6 +232,18 @@ def test_class_docstring_describes_every_parameter_and_attribute(name):
     fitted = {name for name in vars(model) if name.endswith("_") and not name.startswith("_")}
     documented = {attribute.name for attribute in doc["Attributes"]}
     assert documented == fitted | OPTIONAL[name] | {"effective_dof_", "feature_names_in_"}
+
+
+def test_layers_describe_every_parameter():
+    pytest.importorskip("torch")
+    from numpydoc.docscrape import ClassDoc
+
+    layers = importlib.import_module("skattn.nn")
+    for name in layers.__all__:
+        cls = getattr(layers, name)
+        documented = [parameter.name for parameter in ClassDoc(cls)["Parameters"]]
+        assert documented == list(inspect.signature(cls).parameters), name
+        assert name in (DOCS / "api.rst").read_text()
 
 
 @pytest.mark.parametrize("name", [*skattn.__all__, *skattn.inspection.__all__])

@@ -1,0 +1,173 @@
+"""What the layers are given: checked, of one dtype, padding emptied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from skattn.attention._torch import KERNELS_WITH_SLOPE
+from skattn.nn._attend import lead_shape
+from skattn.nn._mask import Mask, Pattern, fit_mask, present_keys
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Queries, keys, values and mask of one call.
+
+    Attributes
+    ----------
+    queries, keys, values : Tensor of shape (..., n, n_features or n_values)
+        Of one dtype; keys and values that are padding are zero.
+    present : Tensor of bool of shape (..., n_keys) or None
+    pattern : Pattern
+    dtype : torch.dtype
+        Of the output.
+    """
+
+    queries: Tensor
+    keys: Tensor
+    values: Tensor
+    present: Tensor | None
+    pattern: Pattern
+    dtype: torch.dtype
+
+    def computed_in(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values in another dtype."""
+        return self.queries.to(dtype), self.keys.to(dtype), self.values.to(dtype)
+
+    @property
+    def precise(self) -> torch.dtype:
+        """The dtype of the inputs, or float32 for half precision."""
+        return torch.promote_types(self.queries.dtype, torch.float32)
+
+    def center(self, keys: Tensor) -> Tensor:
+        """The mean of the keys that are there, (..., 1, n_features); no gradient."""
+        keys = keys.detach()
+        if self.present is None:
+            return keys.sum(dim=-2, keepdim=True) / max(1, keys.shape[-2])
+        number = self.present.sum(dim=-1).clamp(min=1)[..., None, None].to(keys.device)
+        return keys.sum(dim=-2, keepdim=True) / number
+
+
+def read_inputs(
+    queries: Tensor,
+    keys: Tensor | None,
+    values: Tensor | None,
+    mask: Mask | Tensor | None,
+    same_features: bool,
+) -> Inputs:
+    """Check what a layer is called with; keys default to queries, values to keys."""
+    keys = queries if keys is None else keys
+    values = keys if values is None else values
+    _check_tensors(queries, keys, values, same_features)
+    lead = lead_shape(queries, keys, values)
+    n_queries, n_keys = queries.shape[-2], keys.shape[-2]
+    mask = mask if isinstance(mask, Mask) else Mask() if mask is None else Mask(allowed=mask)
+    pattern, present = fit_mask(mask, n_queries, n_keys, lead), present_keys(mask, n_keys)
+    dtype = torch.promote_types(queries.dtype, torch.promote_types(keys.dtype, values.dtype))
+    if present is not None:
+        padding = ~present[..., None].to(keys.device)
+        keys, values = keys.masked_fill(padding, 0.0), values.masked_fill(padding, 0.0)
+    return Inputs(queries.to(dtype), keys.to(dtype), values.to(dtype), present, pattern, dtype)
+
+
+def _check_tensors(queries: Tensor, keys: Tensor, values: Tensor, same_features: bool) -> None:
+    for name, tensor in (("queries", queries), ("keys", keys), ("values", values)):
+        if tensor.ndim < 2 or not tensor.is_floating_point():
+            raise ValueError(
+                f"{name} must be a floating-point tensor of shape (..., n, n_columns); got "
+                f"{tensor.dtype} of shape {tuple(tensor.shape)}. A single column is added by "
+                "[..., None], integers become numbers by .float()."
+            )
+    if same_features and queries.shape[-1] != keys.shape[-1]:
+        raise ValueError(
+            f"queries and keys must have as many features; got {queries.shape[-1]} for queries of "
+            f"shape {tuple(queries.shape)} and {keys.shape[-1]} for keys of shape "
+            f"{tuple(keys.shape)}."
+        )
+    if keys.shape[-2] != values.shape[-2]:
+        raise ValueError(
+            f"values must have one row for each of the {keys.shape[-2]} keys; got shape "
+            f"{tuple(values.shape)}. Are columns of values missing? values[..., None] adds one."
+        )
+    try:
+        lead_shape(queries, keys, values)
+    except RuntimeError as error:
+        shapes = ", ".join(str(tuple(tensor.shape)) for tensor in (queries, keys, values))
+        raise ValueError(
+            "the leading dimensions of queries, keys and values must broadcast; got shapes "
+            f"{shapes}."
+        ) from error
+
+
+def check_kernel(kernel: str) -> None:
+    """Refuse kernels without a derivative."""
+    if kernel not in KERNELS_WITH_SLOPE:
+        names = ", ".join(repr(name) for name in KERNELS_WITH_SLOPE)
+        raise ValueError(
+            f"kernel must be one of {names}; got {kernel!r}. A kernel without a derivative cannot "
+            "be learned through: skattn.NadarayaWatsonRegressor has those too."
+        )
+
+
+def check_dropout(dropout: float) -> None:
+    """Refuse what is no probability below one."""
+    if isinstance(dropout, bool) or not 0.0 <= dropout < 1.0:
+        raise ValueError(
+            f"dropout must be a probability, at least 0 and less than 1; got {dropout!r}."
+        )
+
+
+def check_count(name: str, number: int) -> None:
+    """Refuse what is no positive number of things."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise ValueError(f"{name} must be a positive integer; got {number!r}.")
+
+
+def log_bandwidths(
+    bandwidth: object,
+    n_features: int | None,
+    device: torch.device | str | None,
+    dtype: torch.dtype | None,
+) -> Tensor:
+    """Logarithms of a checked bandwidth: one number, or one for each feature."""
+    try:
+        tensor = torch.as_tensor(bandwidth, dtype=torch.float64).detach().cpu()
+        positive = tensor.ndim <= 1 and tensor.numel() > 0 and bool((tensor > 0.0).all())
+    except (TypeError, ValueError, RuntimeError):
+        positive = False
+    if not positive or isinstance(bandwidth, bool):
+        raise ValueError(
+            "bandwidth must be a positive number or one for each feature, in units of the "
+            f"feature; got {bandwidth!r}. Infinity leaves a feature out. A bandwidth that is "
+            "selected by name is for skattn.NadarayaWatsonRegressor: hand over its bandwidth_."
+        )
+    if n_features is not None:
+        check_count("n_features", n_features)
+        if tensor.ndim == 1 and len(tensor) != n_features:
+            raise ValueError(
+                f"bandwidth must have one entry for each of the n_features={n_features} features; "
+                f"got {len(tensor)}. Give one number to start all features alike."
+            )
+        tensor = tensor.expand(n_features)
+    dtype = torch.get_default_dtype() if dtype is None else dtype
+    return tensor.log().to(device=device, dtype=dtype)
+
+
+def describe(numbers: Tensor) -> str:
+    """Some numbers for a reader."""
+    few = [f"{number:.4g}" for number in numbers.detach().flatten()[:4].tolist()]
+    if numbers.ndim == 0:
+        return few[0]
+    return f"[{', '.join(few)}{', ...' if numbers.numel() > 4 else ''}]"
+
+
+@contextmanager
+def full_precision(device: torch.device) -> Iterator[None]:
+    """Distances are differences of squares: not for the half precision of autocast."""
+    with torch.autocast(device_type=device.type, enabled=False):
+        yield
