@@ -91,6 +91,12 @@ def learned():
     yield ParametricAttentionRegressor(
         "feature", solver="sgd", degree=0, rank_features=False, learning_rate_init=1e-3
     )
+    yield ParametricAttentionRegressor("feature", modifier="sample", rank_features=False)
+    yield ParametricAttentionRegressor("feature", modifier="dynamic", kernel="laplace", degree=0)
+    yield ParametricAttentionRegressor(modifier="hierarchical", n_estimators=2, max_iter=20)
+    yield ParametricAttentionRegressor("feature", n_heads=2, degree=0, rank_features=False)
+    yield ParametricAttentionRegressor("scalar", mixture=True, dropout=0.2, max_iter=5)
+    yield ParametricAttentionRegressor("feature", hidden_layer_sizes=(4,), max_iter=5)
 
 
 LEARNED = list(learned())

@@ -199,7 +199,7 @@ class AttentionInference(AttentionRegressor):
 
         At degree 1 the slopes of the local lines, the usual estimate of the derivatives; at degree
         0 the derivatives of the predicted mean itself. With `adaptive`, those at a radius held
-        fixed.
+        fixed; with several heads or a `modifier`, those with gates and factors held fixed.
 
         Parameters
         ----------
@@ -229,14 +229,27 @@ class AttentionInference(AttentionRegressor):
                 f"predict_gradient needs a kernel with a derivative, or degree=1; got "
                 f"kernel={self.kernel!r} with degree=0."
             )
-        slopes, outside = smooth_gradient(request, self._resources(np.float64))
-        chart = keys.frame if keys.directions is None else keys.directions
         rows = keys.table.X if X is None else check_rows(self, X, reset=False)
-        features, slopes = chart.gradient(slopes, rows.astype(np.float64))
-        gradient = np.zeros((len(slopes), self.n_features_in_, slopes.shape[2]))
-        gradient[:, features] = keys.unit.scale(slopes)
+        gradient, outside = self._gradient(keys, request, rows.astype(np.float64))
         gradient = self._extrapolated(gradient, outside, "gradients")
         return self._finished(gradient, X, dtype)
+
+    def _gradient(self, keys, request, rows):
+        """Derivatives in all features, (n_queries, n_features, n_outputs), and who is outside."""
+        if request.heads:
+            parts = [
+                self._gradient(part, head.request, rows)
+                for part, head in zip(keys.heads, request.heads, strict=True)
+            ]
+            gates = [head.gate for head in request.heads]
+            gradient = np.einsum("hq,hqjp->qjp", gates, [gradient for gradient, _ in parts])
+            return gradient, np.logical_and.reduce([outside for _, outside in parts])
+        slopes, outside = smooth_gradient(request, self._resources(np.float64))
+        chart = keys.frame if keys.directions is None else keys.directions
+        features, slopes = chart.gradient(slopes, rows)
+        gradient = np.zeros((len(slopes), self.n_features_in_, slopes.shape[2]))
+        gradient[:, features] = keys.unit.scale(slopes)
+        return gradient, outside
 
     def explain(self, X, top_k=5):
         """Tell which training rows made each prediction.

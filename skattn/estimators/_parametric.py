@@ -9,7 +9,7 @@ from numbers import Integral, Real
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_random_state
+from sklearn.utils import Bunch, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from skattn._sklearn import (
@@ -31,7 +31,7 @@ from skattn.estimators._members import Division, Member, evenly, mixed_keys, out
 from skattn.estimators._nadaraya_watson import NadarayaWatsonRegressor
 from skattn.geometry import Table
 from skattn.kernels import KERNELS, get_kernel
-from skattn.smoother import Keys
+from skattn.smoother import Keys, kernel_weights
 
 # Of more training rows, so many are queries in training.
 _MOST_QUERIES = 1000
@@ -70,6 +70,14 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         for each, "projection" any linear map, learned from the best of "feature" and shrunk
         towards it, with `n_components` rows. "auto" is "projection" for up to 20 features and
         "feature" for more; for ``solver="sgd"`` it is "scalar".
+    modifier : {"sample", "dynamic", "hierarchical"}, default=None
+        What is learned beside the metric. "sample" is a factor :math:`c_i` for the weight of each
+        training row, for rows that are not to be trusted: as many numbers more. "dynamic" is a
+        factor of all of :math:`A` at each query, :math:`\exp(\tanh(xW + b)\,v)` with 8 units:
+        8 (d + 2) numbers for d features. With the Laplace kernel, logits are then the energies
+        :math:`-w(x)\, \|A(x - x_i)\|`. "hierarchical" is the same from the factors of up to 8
+        regions, which rows belong to by degrees. One of this, `n_heads`, `mixture` and
+        `hidden_layer_sizes` at most.
     kernel : str, default="student"
         The profile :math:`K(u)`: "student", "gaussian", "laplace", "epanechnikov", "biweight",
         "triweight", "tricube", "triangular" or "cosine". The heavy tail of "student" leaves no
@@ -89,11 +97,27 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         from up to 300 queries, tells rows apart best. Along it, fits are parabolas. Where 300
         queries or more are left over, lines stay straight unless these are predicted better. Not
         used at degree 0.
+    n_heads : int, default=1
+        How many metrics are mixed: each head h has factors of its own for all features, and a share
+        of every prediction, :math:`f(x) = \sum_h g_h(x) f_h(x)` with gates
+        :math:`g(x) = \operatorname{softmax}(xG + b)`. d + 1 numbers and a metric for each.
+    mixture : bool, default=False
+        Whether predictions are mixed from two: :math:`\lambda` of the learned weights, the rest of
+        those of the best common factor of all features. One number, `mixture_weight_`.
+    hidden_layer_sizes : tuple of int, default=()
+        Layers of a network whose outputs join the coordinates that distances are measured in, the
+        same for queries and training rows. Features enter as sines and cosines of 8 learned
+        frequencies each, and as they are. Rows held out (`validation_fraction`) are no keys in
+        training, which stops when they are predicted no better. For 2000 rows and more, with
+        `dropout` of about 0.5.
     alpha : float, default=None
         Multiplies the penalty on what is learned: log-factors are shrunk towards their best common
         value, entries of a projection towards the best diagonal one. At 1, which None is, the
         penalty weighs as a single training row does. With ``solver="sgd"``, multiplies the norm of
         w, and None is 0.
+    dropout : float, default=0.0
+        The probability with which a query misses a training row in a step of training, which is
+        then that of "adam", after a metric has been learned without.
     init : "loo" or float, default="loo"
         Where training starts: "loo" is the best common factor of all features of a grid, a positive
         number the factor itself (of standardised features, of features as they are for "sgd").
@@ -104,7 +128,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         itself, on features and targets as they are; it needs ``degree=0``,
         ``rank_features=False``, and no "projection".
     learning_rate_init : float, default=None
-        The step of "sgd" (None is 0.5) and of "adam" (None is 0.05).
+        The step of "sgd" (None is 0.5) and of "adam" (None is 0.05, and 0.003 for an encoder).
     batch_size : int, default=200
         Queries at a time, for "adam".
     max_iter : int, default=100
@@ -119,6 +143,10 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         That share.
     n_iter_no_change : int, default=10
         Those steps.
+    n_estimators : int, default=1
+        How many models are averaged, each learned from 60 % of the training rows as queries, at
+        most 1000, drawn by `random_state`. All rows are keys of all. More accurate on most data,
+        in as many times the time.
     warm_start : bool, default=False
         Whether to start at the factors of the previous fit. A projection starts anew, at the best
         factors.
@@ -132,19 +160,24 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         Number of threads, in training and in prediction. None means 1 unless in a
         :obj:`joblib.parallel_config` context, -1 means all processors.
     random_state : int, RandomState instance or None, default=None
-        Which rows `early_stopping` holds out, and the batches of "adam"; None draws anew, without
-        moving NumPy's global state.
+        Which rows `early_stopping` or an encoder holds out, the queries of several members, the
+        batches of "adam", what `dropout` drops, and the first weights of networks. None draws anew,
+        without moving NumPy's global state.
 
     Attributes
     ----------
     w_ : ndarray of shape (n_features,)
         The factor of each feature, in its unit: the inverse of its bandwidth. For "projection",
-        the norm of the feature's row of `projection_`. 0 for constant features.
+        the norm of the feature's row of `projection_`. 0 for constant features. Where it depends on
+        the row, the root mean square over training rows; of several heads or members, over them by
+        their shares.
     bandwidth_ : ndarray of shape (n_features,)
         1 / `w_`.
     projection_ : ndarray of shape (n_features, n_coordinates)
         What rows are multiplied with: weights are functions of distances between the results, to
-        which ranks, where there are any, are added.
+        which ranks, where there are any, are added. Of several heads (and for a mixture), a list of
+        theirs. With `n_estimators`, this and the attributes that follow are lists of those of the
+        members.
     rank_w_ : ndarray of shape (n_features,)
         The factor of each feature's ranks, standardised; None without `rank_features`.
     ridge_ : float
@@ -153,22 +186,29 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         The axis a along which lines bend, of length one: the square of ``z @ a``, standardised,
         joins the features of the lines, where z are the standardised features. Beyond the training
         rows, it stays what it is at the last of them. None where lines do not bend.
+    sample_factors_ : ndarray of shape (n_samples,)
+        What multiplies the weight of each training row, the largest 1. Only with
+        ``modifier="sample"``.
+    mixture_weight_ : float
+        The share of the learned weights. Only with ``mixture=True``.
     loss_curve_ : list of float
         The loss before the first step, and after each: the logarithm of the mean squared
         leave-one-out error of standardised targets (plus 1e-6), plus the penalty. With "sgd", the
-        sum of squared errors before each step.
+        sum of squared errors before each step. What is learned beside a metric continues the curve;
+        of several members, it is that of the first.
     n_iter_ : int
-        Number of steps.
+        Number of steps; the largest of several members.
     validation_scores_ : list of float
         R squared at the rows held out, before the first step and after each; None without
-        `early_stopping`.
+        `early_stopping` or an encoder.
     loo_score_ : float
         R squared of the leave-one-out predictions of the queries of training: one less their mean
         squared error over the variance of all training targets. Optimistic: the metric was chosen
-        for it.
+        for it. Of several members, their mean.
     honest_loo_score_ : float
         The same of up to 1000 training rows that were no queries in training; None where all
-        were.
+        were. For an encoder, rows that were no keys either. Of several members, each row is
+        predicted by those of which it was no query.
     device_ : str
         Where training ran.
     effective_dof_ : float
@@ -581,7 +621,11 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         self.projection_, self.rank_w_ = each("projection"), each("rank_factors")
         self.ridge_ = each("line_ridge") if self.degree == 1 else None
         self.curvature_axis_ = each("axis")
-        self.sample_factors_, self.mixture_weight_ = each("sample_factors"), each("mixture_weight")
+        self._forget()
+        if self.modifier == "sample":
+            self.sample_factors_ = each("sample_factors")
+        if self.mixture:
+            self.mixture_weight_ = each("mixture_weight")
         self._parameters = None
         if self.solver != "sgd":
             self._parameters = [member.learned.parameters for member in members]
@@ -598,6 +642,12 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
                 stacklevel=6,
             )
 
+    def _forget(self):
+        """Attributes of an earlier fit that this one may not have."""
+        for name in ("sample_factors_", "mixture_weight_"):
+            if hasattr(self, name):
+                delattr(self, name)
+
     def _keys_of_the_mean(self, table):
         """Keys that all weigh alike, where nothing can be learned."""
         n_features = table.X.shape[1]
@@ -605,11 +655,73 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         self.projection_ = np.zeros((n_features, n_features))
         self.rank_w_ = np.zeros(n_features) if self.rank_features else None
         self.ridge_ = 0.0 if self.degree == 1 else None
-        self.curvature_axis_ = self.sample_factors_ = self.mixture_weight_ = None
+        self.curvature_axis_ = None
+        self._forget()
         self.loss_curve_, self.n_iter_ = [], 0
         self.validation_scores_ = [] if self.early_stopping else None
         self.loo_score_, self.honest_loo_score_, self._parameters = 0.0, None, None
         return Keys.of(table, get_kernel(self.kernel), self.bandwidth_, None, None)
+
+    def attention_by_head(self, X):
+        """Kernel weights of each head, and the shares in which they are mixed.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features) or None
+            The queries; None stands for the training rows, each without itself.
+
+        Returns
+        -------
+        heads : :class:`sklearn.utils.Bunch`
+            With attributes
+
+            weights : ndarray of shape (n_heads, n_queries, n_samples)
+                Attention weights of the kernel, >= 0; each row sums to 1. Members of an ensemble
+                are heads too, as are the learned and the fixed metric of a mixture.
+            gates : ndarray of shape (n_queries, n_heads)
+                Shares; each row sums to 1. At degree 0, ``sum_h gates[:, h] * weights[h]`` are the
+                `attention_weights`.
+
+        Notes
+        -----
+        Memory O(n_heads * n_queries * n_samples).
+        """
+        request, _ = self._request(X)
+        table, resources = self._keys.table, self._resources(np.float64)
+        parts = [(np.ones(len(request.queries)), request)]
+        if request.heads:
+            parts = [(head.gate, head.request) for head in request.heads]
+        weights = np.zeros((len(parts), len(request.queries), len(table.rows)))
+        for head, (_, part) in enumerate(parts):
+            found, outside = kernel_weights(part, resources)
+            found = self._extrapolated(found, outside, "weights")
+            weights[head][:, table.rows[: table.n_keys]] = found
+        gates = np.stack([gate for gate, _ in parts], axis=1)
+        order = slice(None) if X is not None else np.argsort(table.rows)
+        return Bunch(weights=weights[:, order], gates=gates[order])
+
+    def query_factors(self, X):
+        """What the factors of all features are multiplied with at each query.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_queries, n_features)
+            The queries.
+
+        Returns
+        -------
+        factors : ndarray of shape (n_queries,)
+            Positive. Above 1 where fewer rows get weight than elsewhere. 1 without ``modifier``
+            "dynamic" or "hierarchical"; geometric means over the members of an ensemble.
+        """
+        check_is_fitted(self)
+        rows = check_rows(self, X, reset=False).astype(np.float64)
+        members = self._keys.heads if self.n_estimators > 1 else (self._keys,)
+        logs = [
+            np.zeros(len(rows)) if keys.scales is None else np.log(keys.scales.factors(rows))
+            for keys in members
+        ]
+        return np.exp(np.mean(logs, axis=0))
 
     def to_nadaraya_watson(self):
         """The same model as a :class:`NadarayaWatsonRegressor`, where there is one.
@@ -622,16 +734,22 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         Raises
         ------
         ValueError
-            If there is none: with ``degree=1``, whose ridge it lacks, ranks, or a projection.
+            If there is none: with ``degree=1``, whose ridge it lacks, ranks, a projection, several
+            estimators or heads, or anything else learned beside a metric.
         """
         check_is_fitted(self)
-        counts = (np.count_nonzero(self.projection_, axis=axis).max() for axis in (0, 1))
-        is_diagonal = max(counts) <= 1
-        if self.ridge_ is not None or self.rank_w_ is not None or not is_diagonal:
+        is_plain = self._kind() == "none" and self.n_estimators == 1
+        is_plain = is_plain and self.ridge_ is None and self.rank_w_ is None
+        is_diagonal = is_plain and all(
+            np.count_nonzero(self.projection_, axis=axis).max() <= 1 for axis in (0, 1)
+        )
+        if not is_diagonal:
             raise ValueError(
-                "to_nadaraya_watson needs degree=0, rank_features=False and parametrization "
-                f"'scalar' or 'feature'; got degree={self.degree}, "
-                f"rank_features={self.rank_features}, parametrization={self.parametrization!r}."
+                "to_nadaraya_watson needs degree=0, rank_features=False, parametrization 'scalar' "
+                "or 'feature', one head, one estimator and no modifier, mixture or encoder; got "
+                f"degree={self.degree}, rank_features={self.rank_features}, "
+                f"parametrization={self.parametrization!r}, n_estimators={self.n_estimators} and "
+                f"{self._kind()!r} besides the metric."
             )
         table = self._keys.table
         model = NadarayaWatsonRegressor(

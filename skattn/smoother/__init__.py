@@ -39,6 +39,7 @@ __all__ = [
     "fit_lines",
     "heads_of",
     "inverse_variances",
+    "kernel_weights",
     "prediction_variance",
     "smooth",
     "smooth_gradient",
@@ -153,6 +154,12 @@ def smoother_matrix(
         Queries without a key in the support.
     """
     return collect_weights(request, resources, top_k, lambda block: smoother_rows(block, request))
+
+
+def kernel_weights(request: Request, resources: Resources) -> tuple[Array, NDArray[np.bool_]]:
+    """Attention weights of the kernel at any degree; arguments and results of `smoother_matrix`."""
+    found, outside = collect_weights(request, resources, None, lambda block: block.weights)
+    return np.asarray(found), outside
 
 
 def smoother_rows(block: Rows, request: Request) -> Array:

@@ -185,7 +185,7 @@ class Keys:
 
     def at(self, X: Array) -> Request:
         """What queries (n_queries, n_features) ask for."""
-        return self._mixed(X, self._at(X), lambda keys: keys._at(X))
+        return self._mixed(X, self._at(X), lambda keys: keys.at(X))
 
     def _at(self, X: Array) -> Request:
         coordinates = self.frame.coordinates(X)
@@ -194,7 +194,7 @@ class Keys:
 
     def leave_one_out(self) -> Request:
         """What the rows ask for, each without itself, or whatever is left out with it."""
-        return self._mixed(self.table.X, self._leave_one_out(), Keys._leave_one_out)
+        return self._mixed(self.table.X, self._leave_one_out(), Keys.leave_one_out)
 
     def _leave_one_out(self) -> Request:
         own = self.table.own()
@@ -205,7 +205,7 @@ class Keys:
 
     def rows(self) -> Request:
         """What the rows ask for, nothing left out; a radius does not count its row."""
-        return self._mixed(self.table.X, self._rows(), Keys._rows)
+        return self._mixed(self.table.X, self._rows(), Keys.rows)
 
     def _rows(self) -> Request:
         radii = self._radii(self.table.X, self.coordinates, self.table.one_of_itself())
