@@ -132,7 +132,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     batch_size : int, default=200
         Queries at a time, for "adam".
     max_iter : int, default=100
-        Steps at most, twice as many for projections; epochs for "adam" and "sgd".
+        Steps at most, twice as many for projections, and three times as many again for what is
+        learned beside a metric; epochs for "adam" and "sgd".
     tol : float, default=1e-4
         Training has converged when a step lowers the loss by less.
     early_stopping : bool, default=False

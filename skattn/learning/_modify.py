@@ -40,8 +40,8 @@ _HIDDEN, _REGIONS, _ROWS_OF_A_REGION = 8, 8, 25
 _MOST_TRIALS, _TRIAL_STEPS = 6, 10
 # Shares of the learned weights in a mixture, and factors of its metric, that are tried.
 _SHARES, _FACTORS = (0.25, 0.5, 0.75, 0.95), (1.0, 2.0, 4.0)
-# Steps of many parameters lower a loss by less than those of few.
-_STRICTER = 0.01
+# Steps without a Hessian lower a loss by less, and there are more of them.
+_STRICTER, _MORE = 0.1, 3
 # Parameters stay within this of where they start.
 _FARTHEST = 8.0
 
@@ -152,14 +152,16 @@ def _trained(
     monitor: Monitor,
 ) -> Trained:
     """Minimise the loss: a batch at a time where there are many parameters, or dropout."""
-    # so that a step in which little happens is not the last one
-    tolerance = _STRICTER * settings.tolerance
-    common = start, prior, tolerance, settings.max_iter, monitor
     if settings.solver != "adam" and modifier.kind != "encoder" and not modifier.dropout:
-        return lbfgs(loss, *common)
+        # so that a step in which little happens is not the last one; factors of keys could be
+        # followed for long, from where they help on
+        strictness = 1.0 if modifier.kind == "sample" else _STRICTER
+        tolerance = strictness * settings.tolerance
+        return lbfgs(loss, start, prior, tolerance, _MORE * settings.max_iter, monitor)
     rate = settings.learning_rate or (0.003 if modifier.kind == "encoder" else 0.05)
     n_queries, size = len(loss.errors.queries), settings.batch_size
     batches = Batches(n_queries, size, rate, settings.patience, modifier.seed)
+    common = start, prior, settings.tolerance, settings.max_iter, monitor
     return adam(loss.at, *common, batches, whole=loss.whole().value)
 
 

@@ -185,6 +185,9 @@ def gauss_newton(
         full = _with_rest(hessian, rest) if is_near else hessian
         step = _step(at, gradient, full, damping, longest, prior)
         predicted = float(-(gradient @ step + 0.5 * step @ full @ step))
+        if predicted <= tolerance:
+            stopped = True
+            break
         trial = loss(at + step)
         decrease, longest = value - trial[0], _LONGEST
         is_near = abs(decrease) < _NEAR
@@ -199,8 +202,7 @@ def gauss_newton(
         else:
             damping *= 5.0
             longest = 0.3 * float(np.abs(step).max())
-        small = predicted <= tolerance or 0.0 < decrease <= tolerance
-        stopped = stopped or small or damping > 1e8
+        stopped = stopped or 0.0 < decrease <= tolerance or damping > 1e8
     return monitor.trained(at, losses, converged=stopped)
 
 
