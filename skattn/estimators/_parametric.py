@@ -119,8 +119,9 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         The probability with which a query misses a training row in a step of training, which is
         then that of "adam", after a metric has been learned without.
     init : "loo" or float, default="loo"
-        Where training starts: "loo" is the best common factor of all features of a grid, a positive
-        number the factor itself (of standardised features, of features as they are for "sgd").
+        Where training starts: "loo" is half the best common factor of all features of a grid, so
+        that kernels are narrowed, a positive number the factor itself (of standardised features, of
+        features as they are for "sgd").
     solver : {"auto", "gauss-newton", "lbfgs", "adam", "sgd"}, default="auto"
         How the loss is minimised. "auto" is "gauss-newton". "lbfgs" is SciPy's, "adam" takes
         gradients at `batch_size` queries at a time. "sgd" is the textbook's recipe, to the number:
