@@ -122,17 +122,19 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     alpha : float, default=None
         Multiplies the penalty on what is learned: log-factors are shrunk towards their best common
         value, entries of a projection towards the best diagonal one. At 1, which None is, the
-        penalty weighs as a single training row does. With ``solver="sgd"``, multiplies the norm of
+        penalty weighs as a single training row does. What is learned beside a metric is shrunk
+        towards nothing changed. With ``solver="sgd"``, multiplies the norm of
         w, and None is 0.
     dropout : float, default=0.0
         The probability with which a query misses a training row in a step of training, which is
         then that of "adam", after a metric has been learned without.
     init : "loo" or float, default="loo"
-        Where training starts: "loo" is half the best common factor of all features of a grid, so
-        that kernels are narrowed, a positive number the factor itself (of standardised features, of
-        features as they are for "sgd").
+        Where training starts: "loo" is twice as wide as the best common factor of all features of a
+        grid, a positive number the factor itself (of standardised features, of features as they are
+        for "sgd").
     solver : {"auto", "gauss-newton", "lbfgs", "adam", "sgd"}, default="auto"
-        How the loss is minimised. "auto" is "gauss-newton". "lbfgs" is SciPy's, "adam" takes
+        How the loss is minimised. "auto" is "gauss-newton", and for what is learned beside a metric
+        "lbfgs", or "adam" for encoders and with `dropout`. "lbfgs" is SciPy's, "adam" takes
         gradients at `batch_size` queries at a time. "sgd" is the textbook's recipe, to the number:
         plain gradient descent with step `learning_rate_init` on the sum of squared errors, in w
         itself, on features and targets as they are; it needs ``degree=0``,
@@ -145,7 +147,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         Steps at most, twice as many for projections, and three times as many again for what is
         learned beside a metric; epochs for "adam" and "sgd".
     tol : float, default=1e-4
-        Training has converged when a step lowers the loss by less.
+        Training has converged when a step lowers the loss by less; beside a metric a tenth of it,
+        in units of the loss where that is above 1.
     early_stopping : bool, default=False
         Whether a share of the training rows is kept out of the loss, and training stops when they
         are predicted no better for `n_iter_no_change` steps; the best step is kept. They remain
@@ -153,14 +156,14 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     validation_fraction : float, default=0.1
         That share.
     n_iter_no_change : int, default=10
-        Those steps.
+        Those steps; and, for "adam", the epochs without a lower loss after which it has converged.
     n_estimators : int, default=1
         How many models are averaged, each learned from 60 % of the training rows as queries, at
         most 1000, drawn by `random_state`. All rows are keys of all. More accurate on most data,
         in as many times the time.
     warm_start : bool, default=False
         Whether to start at the factors of the previous fit. A projection starts anew, at the best
-        factors.
+        factors, and so does what is learned beside a metric.
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"
         What happens to queries outside every support of a compact kernel, as in
         :class:`NadarayaWatsonRegressor`.
@@ -205,8 +208,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     loss_curve_ : list of float
         The loss before the first step, and after each: the logarithm of the mean squared
         leave-one-out error of standardised targets (plus 1e-6), plus the penalty. With "sgd", the
-        sum of squared errors before each step. What is learned beside a metric continues the curve;
-        of several members, it is that of the first.
+        sum of squared errors before each step. What is learned beside a metric continues the curve,
+        with a penalty of its own, counted from zero; of several members, it is that of the first.
     n_iter_ : int
         Number of steps; the largest of several members.
     validation_scores_ : list of float

@@ -62,11 +62,6 @@ class PenalizedLoss:
             return parameters, self.fixed_ridge
         return parameters[:-1], float(np.exp(parameters[-1]))
 
-    def mean_square(self, parameters: Array) -> float:
-        """Mean squared leave-one-out error, over outputs too."""
-        errors = self.errors.errors(self.metric, *self.split(parameters))
-        return float(self.errors.share @ (errors**2).mean(axis=1))
-
     def r_squared(self, parameters: Array) -> float:
         """One less the mean squared leave-one-out error over the variance of all values."""
         return self.errors.r_squared(self.errors.errors(self.metric, *self.split(parameters)))
