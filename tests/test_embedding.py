@@ -178,7 +178,7 @@ def test_bent_gradients_are_derivatives_inside_and_beyond_the_range(rng):
 def test_the_origin_of_the_frame_does_not_bend_differently(rng):
     X, bent = bent_of(np.random.default_rng(1))
     frame = bent.directions.frame
-    moved = Frame(frame.features, frame.center + [3.0, -700.0], frame.bandwidth)
+    moved = Frame(frame.features, frame.center + np.array([3.0, -700.0]), frame.bandwidth)
     other = BentDirections.of(Directions(moved, None), bent.axis, X, np.ones(40))
     rows, slopes = X[:9] + rng.standard_normal((9, 3)), rng.standard_normal((9, 3, 2))
     assert_allclose(other.coordinates(rows)[:, 2], bent.coordinates(rows)[:, 2], atol=1e-9)

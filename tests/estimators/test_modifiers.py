@@ -16,7 +16,9 @@ from sklearn.metrics import r2_score
 from skattn import ParametricAttentionRegressor
 from skattn.kernels import KERNELS
 
-pytest.importorskip("torch")
+torch = pytest.importorskip("torch")
+
+from skattn.learning import _objective  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*copies of others:UserWarning"),
@@ -284,7 +286,7 @@ def test_gradients_at_degree_one_are_mean_slopes_by_the_gates(name):
     X, y, queries = rows()
     model, step = model_of(name, 1), 1e-6
     told = model.attention_by_head(queries)
-    ((lines, at, ridge),) = lines_of(model, X, queries)
+    ((lines, _, ridge),) = lines_of(model, X, queries)
     shifts = step * np.eye(2) * X.std(axis=0)
     for i, gradient in enumerate(model.predict_gradient(queries)):
         slope = np.zeros(lines.shape[1])
@@ -468,7 +470,7 @@ def test_random_state_chooses_the_queries_of_members():
     models = [fitted(X, y, **parameters, random_state=seed) for seed in (3, 3, 4)]
     assert_array_equal(models[0].predict(queries), models[1].predict(queries))
     assert (models[0].predict(queries) != models[2].predict(queries)).any()
-    state = np.random.RandomState(3)  # noqa: NPY002
+    state = np.random.RandomState(3)
     again = fitted(X, y, **parameters, random_state=state)
     assert_array_equal(again.predict(queries), models[0].predict(queries))
 
@@ -591,6 +593,38 @@ def test_dropout_learns_another_metric(degree):
 
 
 # ---------------------------------------------------------------------------------------------
+# Many rows
+
+
+def many(n):
+    rng = np.random.default_rng(5)
+    X = rng.uniform(-1.0, 1.0, (n, 2))
+    return X, np.sin(5.0 * X[:, 0]) + 0.3 * rng.standard_normal(n)
+
+
+@pytest.mark.parametrize("name", ["sample", "dynamic", "hierarchical", "heads", "mixture"])
+def test_what_is_learned_in_single_precision_predicts_as_well(name):
+    X, y = many(520)
+    model = fitted(X, y, **CONFIGURATIONS[name])
+    assert_allclose(model.loo_score_, r2_score(y, model.predict(None)), atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["sample", "dynamic", "heads", "mixture", "encoder", "members"])
+def test_honest_scores_are_of_rows_that_were_no_queries(name):
+    X, y = many(1150)
+    parameters = {**CONFIGURATIONS[name], "degree": 0, "rank_features": False}
+    model = fitted(X, y, **parameters, parametrization="feature")
+    best = 1.0 - 0.3**2 / y.var()
+    assert abs(model.honest_loo_score_ - best) < 0.1
+    assert abs(model.loo_score_ - best) < 0.05
+    order = np.random.default_rng(0).permutation(len(X))
+    again = clone(model).fit(X[order], y[order])
+    assert_array_equal(again.w_, model.w_)
+    assert again.loss_curve_ == model.loss_curve_
+
+
+# ---------------------------------------------------------------------------------------------
 # Edges
 
 
@@ -611,6 +645,85 @@ def test_few_rows_constant_targets_and_far_queries_are_finite(name):
         assert np.isfinite(far.predict(at)).all()
         assert np.isfinite(far.query_factors(at)).all()
         assert np.isfinite(far.attention_by_head(at).weights).all()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constant_features_change_nothing(name):
+    X, y, queries = rows()
+    wider = fitted(np.insert(X, 1, 4.0, axis=1), y, **CONFIGURATIONS[name])
+    at = np.insert(queries, 1, 9.0, axis=1)
+    assert_allclose(wider.predict(at), model_of(name, 1).predict(queries), rtol=1e-9)
+    assert wider.w_[1] == 0.0
+    assert_array_equal(wider.predict_gradient(at)[:, 1], 0.0)
+    assert_allclose(wider.query_factors(at), model_of(name, 1).query_factors(queries), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_importances_may_be_scaled(name):
+    X, y, queries = rows()
+    weights = np.random.default_rng(3).uniform(0.2, 1.7, N)
+    model = ParametricAttentionRegressor(random_state=0, **CONFIGURATIONS[name])
+    one = model.fit(X, y, sample_weight=weights).predict(queries)
+    two = model.fit(X, y, sample_weight=0.37 * weights).predict(queries)
+    assert_allclose(two, one, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_extreme_units_and_exact_targets_are_finite(name):
+    X, y, queries = rows()
+    unit = 1.0 if name in ENSEMBLES else 1e300
+    model = fitted(X * 1e250, unit * y, **CONFIGURATIONS[name])
+    expected = model_of(name, 1).predict(queries)
+    assert_allclose(model.predict(queries * 1e250) / unit, expected, rtol=1e-5, atol=1e-6)
+    exact = X @ [1.0, -0.2]
+    line = fitted(X, exact, **CONFIGURATIONS[name])
+    assert line.score(X, exact) > 0.9999
+    assert np.isfinite(line.loss_curve_).all()
+
+
+@pytest.mark.parametrize("name", ["sample", "heads", "encoder", "members"])
+def test_an_interrupted_fit_leaves_the_estimator_as_it_was(name, monkeypatch):
+    X, y, queries = rows()
+    parameters = {**CONFIGURATIONS[name], "parametrization": "feature"}
+    model = fitted(X, y, **parameters)
+    before, predicted = dict(vars(model)), model.predict(queries)
+    calls, most, weights = [], [np.inf], _objective.kernel_weights
+
+    def interrupted(*arguments):
+        calls.append(arguments)
+        if len(calls) > most[0]:
+            raise KeyboardInterrupt
+        return weights(*arguments)
+
+    monkeypatch.setattr(_objective, "kernel_weights", interrupted)
+    clone(model).fit(X[:50, :1], y[:50])
+    most[0] = int(1.8 * len(calls))  # at four fifths of the next fit
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(X[:50, :1], y[:50])
+    assert vars(model).keys() == before.keys()
+    assert all(vars(model)[key] is value for key, value in before.items())
+    assert_array_equal(model.predict(queries), predicted)
+
+
+def test_global_state_is_left_alone():
+    X, y, queries = rows()
+
+    def state():
+        return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist()  # noqa: NPY002
+
+    before = state()
+    for name in ("dynamic", "hierarchical", "encoder", "dropout", "members"):
+        model = ParametricAttentionRegressor(**CONFIGURATIONS[name]).fit(X, y)
+        assert np.isfinite(model.predict(queries)).all()
+    assert state() == before
+
+
+@pytest.mark.xfail(strict=True, raises=RuntimeWarning, reason="squares in the unit of targets")
+def test_out_of_bag_scores_do_not_depend_on_the_unit_of_targets():
+    X, y, _ = rows()
+    model, unit = model_of("members", 1), 1e200
+    other = clone(model).fit(X, unit * y)
+    assert_allclose(other.honest_loo_score_, model.honest_loo_score_, rtol=1e-6)
 
 
 @pytest.mark.xfail(strict=True, raises=ClusterError, reason="a cluster is empty")
@@ -665,7 +778,7 @@ def test_attributes_are_there_for_constant_targets_too(parameters, attribute):
         ({**NEEDED["heads"], **NEEDED["encoder"]}, r"n_heads=2, hidden_layer_sizes=\(3,\)"),
         ({**NEEDED["mixture"], **NEEDED["encoder"]}, r"mixture=True, hidden_layer_sizes=\(3,\)"),
         ({"hidden_layer_sizes": (0,)}, r"positive whole numbers.*got \(0,\)"),
-        ({"hidden_layer_sizes": (4, 2.5)}, r"positive whole numbers.*got \(4, 2.5\)"),
+        ({"hidden_layer_sizes": (4, 2.5)}, r"positive whole numbers.*got \(4, 2\.5\)"),
         ({"hidden_layer_sizes": (True,)}, "positive whole numbers"),
         ({"hidden_layer_sizes": 5}, "hidden_layer_sizes"),
         ({"modifier": "none"}, "modifier"),
@@ -684,9 +797,7 @@ def test_what_cannot_be_combined_is_refused(parameters, message):
     assert not hasattr(model, "n_features_in_")
 
 
-@pytest.mark.parametrize(
-    "more", [*NEEDED.values(), {"dropout": 0.2}, {"n_estimators": 2}], ids=str
-)
+@pytest.mark.parametrize("more", [*NEEDED.values(), {"dropout": 0.2}, {"n_estimators": 2}], ids=str)
 def test_the_textbooks_recipe_learns_one_metric_only(more):
     X, y, _ = rows()
     textbook = {"parametrization": "scalar", "degree": 0, "rank_features": False, "solver": "sgd"}
@@ -705,7 +816,7 @@ def test_there_is_no_nadaraya_watson_of_it(name):
         return
     parameters = {**CONFIGURATIONS[name], **plain}
     parameters.pop("n_components", None)
-    with pytest.raises(ValueError, match="to_nadaraya_watson needs.*one head, one estimator and"):
+    with pytest.raises(ValueError, match=r"to_nadaraya_watson needs.*one head, one estimator and"):
         fitted(X, y, **parameters).to_nadaraya_watson()
 
 
