@@ -123,8 +123,8 @@ else:
     print(f"\nR squared after each of {len(log)} steps: {np.round(log, 3).tolist()}")
 
 # %%
-# Left, the search: with buildings left out, leave-one-out and folds tell nearly the same. Right, the
-# table: every model looks better in folds of rows than it is for a new building.
+# Left, the search: with buildings left out, leave-one-out and folds tell nearly the same. Right,
+# the table: every model looks better in folds of rows than it is for a new building.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
 found = search.cv_results_["mean_test_score"]
