@@ -142,7 +142,7 @@ left.set_title("one bandwidth; marked: the least")
 left.legend(fontsize="small")
 
 places = np.arange(len(MODELS))
-kinds = (("folds of rows", "0.85", ""), ("of buildings", "tab:blue", "//"))
+kinds = (("folds of rows", "0.85", ""), ("of buildings", "white", "//"))
 for column, (label, colour, hatch) in enumerate((*kinds, ("fit told the groups", "0.4", ""))):
     values = [errors[name][column] for name in MODELS]
     look = {"color": colour, "hatch": hatch, "edgecolor": "black", "label": label}
