@@ -161,6 +161,8 @@ def check_groups(groups: Any, X: NDArray[np.floating]) -> NDArray[np.intp] | Non
 class Steps:
     """Tells an estimator's callbacks, if it has any, of the steps of its training.
 
+    `stopped` is whether one of them has asked to stop.
+
     Parameters
     ----------
     estimator : estimator
@@ -172,7 +174,7 @@ class Steps:
 
     def __init__(self, estimator: Any, most: int | None, X: Any, y: Any) -> None:
         self.estimator, self.data = estimator, {"X": X, "y": y}
-        self.context = None
+        self.context, self.stopped = None, False
         if getattr(estimator, "_skl_callbacks", None):
             self.context = estimator._init_callback_context(max_subtasks=most)
             self.context.call_on_fit_task_begin(estimator=estimator, **self.data)
@@ -187,6 +189,7 @@ class Steps:
         stop = step.call_on_fit_task_end(
             estimator=self.estimator, reconstruction_attributes=fitted, **self.data
         )
+        self.stopped = self.stopped or bool(stop)
         return bool(stop)
 
     def close(self, attributes: dict[str, Any]) -> None:

@@ -18,6 +18,9 @@ __all__ = ["BentDirections", "Embedding", "EncodedEmbedding", "Ranks"]
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
+# Rows at a time whose Jacobians are formed.
+_BLOCK = 64
+
 
 @dataclass(frozen=True)
 class Ranks:
@@ -119,8 +122,12 @@ class EncodedEmbedding:
         """Features, and slopes (n_rows, n_features, n_outputs) in them, of those in coordinates."""
         n_plain = self.embedding.matrix.shape[1]
         features, plain = self.embedding.gradient(slopes[:, :n_plain], rows)
-        jacobian = self.encoder.jacobian(self.standard.of(rows))
-        by_scaled = np.einsum("qjc,qcp->qjp", jacobian, slopes[:, n_plain:])
+        encoded, x = slopes[:, n_plain:], self.standard.of(rows)
+        by_scaled = np.empty((len(x), x.shape[1], slopes.shape[2]))
+        for start in range(0, len(x), _BLOCK):
+            some = slice(start, start + _BLOCK)
+            jacobian = self.encoder.jacobian(x[some])
+            by_scaled[some] = np.einsum("qjc,qcp->qjp", jacobian, encoded[some])
         return features, plain + self.standard.frame.gradient(by_scaled, rows)[1]
 
 

@@ -93,10 +93,11 @@ def learned():
     )
     yield ParametricAttentionRegressor("feature", modifier="sample", rank_features=False)
     yield ParametricAttentionRegressor("feature", modifier="dynamic", kernel="laplace", degree=0)
-    yield ParametricAttentionRegressor(modifier="hierarchical", n_estimators=2, max_iter=20)
+    yield ParametricAttentionRegressor(modifier="hierarchical", n_estimators=2)
     yield ParametricAttentionRegressor("feature", n_heads=2, degree=0, rank_features=False)
-    yield ParametricAttentionRegressor("scalar", mixture=True, dropout=0.2, max_iter=5)
-    yield ParametricAttentionRegressor("feature", hidden_layer_sizes=(4,), max_iter=5)
+    quick = {"tol": 0.1, "n_iter_no_change": 2}
+    yield ParametricAttentionRegressor("scalar", mixture=True, dropout=0.2, **quick)
+    yield ParametricAttentionRegressor("feature", hidden_layer_sizes=(4,), **quick)
 
 
 LEARNED = list(learned())

@@ -7,8 +7,9 @@ from scipy.stats import rankdata
 
 pytest.importorskip("torch")
 
-from skattn.embedding import Embedding, Ranks
-from skattn.geometry import Frame
+from skattn.embedding import BentDirections, Embedding, EncodedEmbedding, Ranks
+from skattn.geometry import Directions, Frame
+from skattn.modifiers import Encoder, Standard
 
 
 def standardised(ranks, weights):
@@ -112,3 +113,109 @@ def test_gradients_are_derivatives(with_ranks, rng):
         moved = embedding.coordinates(rows + step) - embedding.coordinates(rows - step)
         expected = np.einsum("qc,qcp->qp", moved / (2.0 * step[j]), slopes)
         assert_allclose(by_feature[:, j], expected, rtol=1e-5, atol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------
+# Bent lines, and encodings
+
+
+def bent_of(rng, shift=0.0, weights=None):
+    X = rng.standard_normal((40, 3)) * [1.0, 100.0, 1.0] + [0.0, 1e4, 0.0] + shift
+    X[:, 2] = 4.0
+    directions = Directions(Frame.around(X, np.array([0.5, 50.0, np.inf])), None)
+    weights = np.ones(40) if weights is None else weights
+    return X, BentDirections.of(directions, np.array([0.6, -0.8]), X, weights)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_bent_coordinates_are_scaled_features_and_a_standardised_square(weighted, rng):
+    weights = rng.uniform(0.2, 3.0, 40) if weighted else np.ones(40)
+    X, bent = bent_of(rng, weights=weights)
+    share = weights / weights.sum()
+    scaled = (X[:, :2] - bent.directions.frame.center) / [0.5, 50.0]
+    along = scaled @ [0.6, -0.8]
+    along -= share @ along
+    square = along**2 - share @ along**2
+    expected = np.column_stack([scaled, square / np.sqrt(share @ square**2)])
+    assert_allclose(bent.coordinates(X), expected, atol=1e-9)
+    assert_allclose([bent.low, bent.high], [along.min(), along.max()], atol=1e-9)
+
+
+def test_beyond_the_training_rows_the_square_stays_what_it_is(rng):
+    X, bent = bent_of(rng)
+    along = bent.directions.coordinates(X) @ bent.axis
+    first, last = X[[along.argmin()]], X[[along.argmax()]]
+    out = np.array([0.6 * 0.5, -0.8 * 50.0, 0.0])
+    for row, sign in ((first, -1.0), (last, 1.0)):
+        at = bent.coordinates(row)[0, 2]
+        far = bent.coordinates(row + sign * out * np.array([[0.1], [3.0], [1e9]]))
+        assert_allclose(far[:, 2], at, rtol=1e-9)
+
+
+def test_bent_gradients_are_derivatives_inside_and_beyond_the_range(rng):
+    X, bent = bent_of(rng)
+    out = np.array([0.6 * 0.5, -0.8 * 50.0, 0.0])
+    rows = np.vstack([X[:6], X[:3] + 20.0 * out, X[:3] - 20.0 * out])
+    slopes = rng.standard_normal((12, 3, 2))
+    features, by_feature = bent.gradient(slopes, rows)
+    assert_array_equal(features, [0, 1])
+    along = bent.directions.coordinates(rows) @ bent.axis - bent.origin
+    within = (along > bent.low + 1e-3) & (along < bent.high - 1e-3)
+    away = (along < bent.low - 1e-3) | (along > bent.high + 1e-3)
+    assert within.sum() >= 4
+    assert away.sum() == 6
+    smooth = within | away
+    for j, step in enumerate(np.diag([1e-5, 1e-3, 0.0])[:2]):
+        moved = bent.coordinates(rows + step) - bent.coordinates(rows - step)
+        expected = np.einsum("qc,qcp->qp", moved / (2.0 * step[j]), slopes)
+        assert_allclose(by_feature[smooth, j], expected[smooth], rtol=1e-6, atol=1e-7)
+    # beyond the range nothing but the lines is left
+    flat = bent.directions.gradient(slopes[:, :2], rows)[1]
+    assert_array_equal(by_feature[away], flat[away])
+    assert (by_feature[within] != flat[within]).any()
+
+
+def test_the_origin_of_the_frame_does_not_bend_differently(rng):
+    X, bent = bent_of(np.random.default_rng(1))
+    frame = bent.directions.frame
+    moved = Frame(frame.features, frame.center + np.array([3.0, -700.0]), frame.bandwidth)
+    other = BentDirections.of(Directions(moved, None), bent.axis, X, np.ones(40))
+    rows, slopes = X[:9] + rng.standard_normal((9, 3)), rng.standard_normal((9, 3, 2))
+    assert_allclose(other.coordinates(rows)[:, 2], bent.coordinates(rows)[:, 2], atol=1e-9)
+    assert_allclose(other.gradient(slopes, rows)[1], bent.gradient(slopes, rows)[1], rtol=1e-7)
+    assert_allclose([other.low, other.high], [bent.low, bent.high], atol=1e-9)
+
+
+def test_two_values_along_an_axis_cannot_bend():
+    X = np.array([[0.0], [1.0], [0.0], [1.0]])
+    directions = Directions(Frame.around(X, np.ones(1)), None)
+    assert BentDirections.of(directions, np.ones(1), X, np.ones(4)) is None
+    assert BentDirections.of(directions, np.ones(1), X, np.array([1.0, 1.0, 1.0, 7.0])) is not None
+
+
+def encoded_of(rng, with_ranks):
+    X, embedding = embedding_of(rng, with_ranks)
+    layers = ((rng.standard_normal((2 * 7, 5)), 0.2 * rng.standard_normal(5)),)
+    encoder = Encoder(0.3 * rng.standard_normal((2, 3)), layers, rng.standard_normal((5, 3)))
+    return X, EncodedEmbedding(embedding, Standard(embedding.frame, np.array([0.1, -0.2])), encoder)
+
+
+@pytest.mark.parametrize("with_ranks", [False, True])
+def test_encodings_stand_beside_the_coordinates_of_the_metric(with_ranks, rng):
+    X, encoded = encoded_of(rng, with_ranks)
+    found = encoded.coordinates(X)
+    assert_array_equal(found[:, :2], encoded.embedding.coordinates(X))
+    x = encoded.embedding.frame.coordinates(X) - [0.1, -0.2]
+    assert_allclose(found[:, 2:], encoded.encoder.coordinates(x), rtol=1e-12)
+
+
+@pytest.mark.parametrize("with_ranks", [False, True])
+def test_gradients_of_encodings_are_derivatives(with_ranks, rng):
+    X, encoded = encoded_of(rng, with_ranks)
+    rows, slopes = X[:7] * (1.0 + 1e-5), rng.standard_normal((7, 5, 2))
+    features, by_feature = encoded.gradient(slopes, rows)
+    assert_array_equal(features, [0, 1])
+    for j, step in enumerate(np.diag([1e-7, 1e-5, 0.0])[:2]):
+        moved = encoded.coordinates(rows + step) - encoded.coordinates(rows - step)
+        expected = np.einsum("qc,qcp->qp", moved / (2.0 * step[j]), slopes)
+        assert_allclose(by_feature[:, j], expected, rtol=1e-5, atol=2e-6 * np.abs(expected).max())

@@ -21,6 +21,8 @@ Indices = NDArray[np.intp]
 _NEGLIGIBLE = 1e-295
 # Queries of a block: enough for matrix products with its weights to be efficient.
 _ROWS = 64
+# A head with a larger share that is outside its support puts the query outside.
+_COUNTING_SHARE = 1e-3
 # Distances and radii are computed in different ways; so much of them is rounding.
 _ROUNDING = 1e-12
 
@@ -38,7 +40,7 @@ class Rows:
     own_weight : ndarray of shape (n_rows,)
         Weight of the queries' own keys, or of what stays of them.
     outside : ndarray of shape (n_rows,) of bool
-        Queries without a key in the support.
+        Queries without a key in the support, of some head that counts if there are several.
     heads : tuple of Rows
         Those of each head of the request, which `weights` and `own_weight` are mixed from.
     """
@@ -94,7 +96,10 @@ class _Reader:
             weights += gate[:, None] * head.weights
             own_weight += gate * head.own_weight
         weights /= weights.sum(axis=1, keepdims=True)
-        outside = np.logical_and.reduce([head.outside for head in heads])
+        counts = [gate > _COUNTING_SHARE for gate in gates]
+        outside = np.logical_or.reduce(
+            [head.outside & counted for head, counted in zip(heads, counts, strict=True)]
+        )
         return Rows(queries, weights, own_weight, outside, heads)
 
 

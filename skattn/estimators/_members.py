@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +19,38 @@ _MOST_ROWS = 1000
 
 
 class Division(NamedTuple):
-    """What rows are for: places in the table of merged rows."""
+    """What rows are for: places in the table of merged rows.
+
+    What is left out together, such as a group, is divided as one.
+    """
 
     queries: np.ndarray
     validation: np.ndarray
     honest: np.ndarray
+
+    @classmethod
+    def of(cls, own, most, held, rng, *, drawn=None):
+        """Divide the rows that `own` tells how to leave out.
+
+        Up to `most` rows are queries, evenly spaced, so that they do not depend on the order of the
+        rows; or the share `drawn` of them, at most so many, drawn by `rng`. The share `held` of the
+        queries is for validation. Of the other rows, up to 1000 are for the honest score.
+        """
+        units = np.unique(own.start[: len(own.kept)], return_inverse=True)[1]
+        n_rows, n_units = len(units), units.max() + 1
+        most_units = n_units if n_rows <= most else max(n_units * most // n_rows, 1)
+        if drawn is None:
+            chosen = evenly(np.arange(n_units), most_units)
+        else:
+            size = min(max(int(np.ceil(drawn * n_units)), min(2, n_units)), most_units)
+            chosen = rng.permutation(n_units)[:size]
+        watched = chosen[:0]
+        if held > 0.0:
+            n_held = min(int(np.ceil(held * len(chosen))), len(chosen) - 1)
+            watched = rng.permutation(chosen)[:n_held]
+        others = np.flatnonzero(~np.isin(units, chosen))
+        queries = np.flatnonzero(np.isin(units, np.setdiff1d(chosen, watched)))
+        return cls(queries, np.flatnonzero(np.isin(units, watched)), evenly(others, _MOST_ROWS))
 
 
 @dataclass(frozen=True)
@@ -67,6 +95,7 @@ class Member:
         found = modified.modification, modified.ridge
         return cls(design, rows, learned, *found, *told, modified.honest_score)
 
+    @cached_property
     def keys(self):
         """The training rows as keys."""
         return self.design.keys_of(self.modification, self.ridge)
@@ -87,25 +116,22 @@ class Member:
         A mean over heads by their shares at the training rows; with an encoder or query factors,
         over training rows. Means are those of squares, and their roots.
         """
-        lengths = [_lengths(self.design.projection(m)) for m in self.modification.matrices]
-        table, keys = self.design.table, self.keys()
-        rows = table.X[: table.n_keys]
+        projections = [self.design.projection(m) for m in self.modification.matrices]
+        lengths, keys = np.stack([_lengths(p) for p in projections]), self.keys
+        merged = self.design.table.merged()
+        share = merged.weights / merged.weights.sum()
         if keys.gates is not None:
-            return np.sqrt(keys.gates.shares(rows).mean(axis=0) @ np.stack(lengths) ** 2)
+            return _root_mean_square(lengths, share @ keys.gates.shares(merged.X))
         if keys.scales is not None:
-            return lengths[0] * np.sqrt(np.mean(keys.scales.factors(rows) ** 2))
+            return lengths[0] * np.sqrt(share @ keys.scales.factors(merged.X) ** 2)
         if not isinstance(keys.frame, EncodedEmbedding):
             return lengths[0]
-        standard, few = keys.frame.standard, evenly(np.arange(len(rows)), _MOST_ROWS)
-        jacobian = keys.frame.encoder.jacobian(standard.of(rows[few]))
+        standard, few = keys.frame.standard, evenly(np.arange(merged.n_keys), _MOST_ROWS)
+        squares = (keys.frame.encoder.jacobian(standard.of(merged.X[few])) ** 2).sum(axis=2)
         encoded = np.zeros_like(lengths[0])
-        roots = np.sqrt((jacobian**2).sum(axis=2).mean(axis=0))
+        roots = np.sqrt(share[few] @ squares / share[few].sum())
         encoded[standard.frame.features] = roots / standard.frame.bandwidth
         return np.hypot(lengths[0], encoded)
-
-    def line_ridge(self):
-        """The ridge of local lines."""
-        return self.ridge
 
     def axis(self):
         """Along which lines bend."""
@@ -127,9 +153,15 @@ class Member:
         return float(gates.constant[0]) if isinstance(gates, ConstantGates) else None
 
 
+def is_one_metric(keys):
+    """Whether weights are those of one linear metric, the same for all rows."""
+    depends = keys.heads or keys.scales is not None or keys.log_factors is not None
+    return not depends and not isinstance(keys.frame, EncodedEmbedding)
+
+
 def mixed_keys(members):
     """The training rows as keys of all members, of which predictions are means."""
-    keys = [member.keys() for member in members]
+    keys = [member.keys for member in members]
     return keys[0] if len(keys) == 1 else Keys.mixed(keys, EqualGates(len(keys)))
 
 
@@ -146,7 +178,7 @@ def out_of_bag(members):
     for member in members:
         out = ~np.isin(places, np.concatenate(member.rows[:2]))
         if out.any():
-            keys = member.keys()
+            keys = member.keys
             request = keys.leave_one_out().take(rows[out])
             mean = smooth(request, Resources()).mean
             total[out] += keys.unit.restore(mean, is_mean=keys.directions is None)
@@ -161,11 +193,23 @@ def out_of_bag(members):
     return float(1.0 - np.mean((share @ errors**2)[varies] / variance[varies]))
 
 
+def mean_factors(members):
+    """Root mean squares over members of the factor of each feature, (n_features,)."""
+    factors = np.stack([member.factors() for member in members])
+    return _root_mean_square(factors, np.full(len(members), 1.0 / len(members)))
+
+
 def evenly(rows, most):
     """At most so many of some rows, evenly spaced."""
     if len(rows) <= most:
         return rows
     return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
+
+
+def _root_mean_square(rows, shares):
+    """Of some rows, whose squares might overflow, by their shares."""
+    unit = np.where((largest := rows.max(axis=0)) > 0.0, largest, 1.0)
+    return unit * np.sqrt(shares @ (rows / unit) ** 2)
 
 
 def _lengths(projection):

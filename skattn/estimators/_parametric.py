@@ -27,7 +27,14 @@ from skattn._sklearn import (
 from skattn.estimators._base import all_or_nothing, is_whole, warn_of_copies
 from skattn.estimators._design import Design
 from skattn.estimators._inference import AttentionInference
-from skattn.estimators._members import Division, Member, evenly, mixed_keys, out_of_bag
+from skattn.estimators._members import (
+    Division,
+    Member,
+    is_one_metric,
+    mean_factors,
+    mixed_keys,
+    out_of_bag,
+)
 from skattn.estimators._nadaraya_watson import NadarayaWatsonRegressor
 from skattn.geometry import Table
 from skattn.kernels import KERNELS, get_kernel
@@ -37,6 +44,8 @@ from skattn.smoother import Keys, kernel_weights
 _MOST_QUERIES = 1000
 # The same for encoders, which learn from a batch at a time; and the largest share of all rows.
 _MOST_QUERIES_OF_AN_ENCODER, _ENCODED = 8000, 0.9
+# Of fewer rows, several threads wait for each other in training more than they compute.
+_THREADED_ROWS = 2000
 # The share of the rows that are queries of each of several members.
 _SHARE_OF_A_MEMBER = 0.6
 # More rows are learned from in single precision: the loss is the same to 1e-5, in half the time.
@@ -113,16 +122,19 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     alpha : float, default=None
         Multiplies the penalty on what is learned: log-factors are shrunk towards their best common
         value, entries of a projection towards the best diagonal one. At 1, which None is, the
-        penalty weighs as a single training row does. With ``solver="sgd"``, multiplies the norm of
+        penalty weighs as a single training row does. What is learned beside a metric is shrunk
+        towards nothing changed. With ``solver="sgd"``, multiplies the norm of
         w, and None is 0.
     dropout : float, default=0.0
         The probability with which a query misses a training row in a step of training, which is
         then that of "adam", after a metric has been learned without.
     init : "loo" or float, default="loo"
-        Where training starts: "loo" is the best common factor of all features of a grid, a positive
-        number the factor itself (of standardised features, of features as they are for "sgd").
+        Where training starts: "loo" is twice as wide as the best common factor of all features of a
+        grid, a positive number the factor itself (of standardised features, of features as they are
+        for "sgd").
     solver : {"auto", "gauss-newton", "lbfgs", "adam", "sgd"}, default="auto"
-        How the loss is minimised. "auto" is "gauss-newton". "lbfgs" is SciPy's, "adam" takes
+        How the loss is minimised. "auto" is "gauss-newton", and for what is learned beside a metric
+        "lbfgs", or "adam" for encoders and with `dropout`. "lbfgs" is SciPy's, "adam" takes
         gradients at `batch_size` queries at a time. "sgd" is the textbook's recipe, to the number:
         plain gradient descent with step `learning_rate_init` on the sum of squared errors, in w
         itself, on features and targets as they are; it needs ``degree=0``,
@@ -132,9 +144,11 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     batch_size : int, default=200
         Queries at a time, for "adam".
     max_iter : int, default=100
-        Steps at most, twice as many for projections; epochs for "adam" and "sgd".
+        Steps at most, twice as many for projections, and three times as many again for what is
+        learned beside a metric; epochs for "adam" and "sgd".
     tol : float, default=1e-4
-        Training has converged when a step lowers the loss by less.
+        Training has converged when a step lowers the loss by less; beside a metric a tenth of it,
+        in units of the loss where that is above 1.
     early_stopping : bool, default=False
         Whether a share of the training rows is kept out of the loss, and training stops when they
         are predicted no better for `n_iter_no_change` steps; the best step is kept. They remain
@@ -142,14 +156,14 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     validation_fraction : float, default=0.1
         That share.
     n_iter_no_change : int, default=10
-        Those steps.
+        Those steps; and, for "adam", the epochs without a lower loss after which it has converged.
     n_estimators : int, default=1
         How many models are averaged, each learned from 60 % of the training rows as queries, at
         most 1000, drawn by `random_state`. All rows are keys of all. More accurate on most data,
         in as many times the time.
     warm_start : bool, default=False
         Whether to start at the factors of the previous fit. A projection starts anew, at the best
-        factors.
+        factors, and so does what is learned beside a metric.
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"
         What happens to queries outside every support of a compact kernel, as in
         :class:`NadarayaWatsonRegressor`.
@@ -157,8 +171,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         Where training runs: "cpu", "cuda", "cuda:1", or "auto" for CUDA where there is one. None
         is the CPU.
     n_jobs : int, default=None
-        Number of threads, in training and in prediction. None means 1 unless in a
-        :obj:`joblib.parallel_config` context, -1 means all processors.
+        Number of threads, in prediction and, of more than 2000 rows, in training. None means 1
+        unless in a :obj:`joblib.parallel_config` context, -1 means all processors.
     random_state : int, RandomState instance or None, default=None
         Which rows `early_stopping` or an encoder holds out, the queries of several members, the
         batches of "adam", what `dropout` drops, and the first weights of networks. None draws anew,
@@ -194,8 +208,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     loss_curve_ : list of float
         The loss before the first step, and after each: the logarithm of the mean squared
         leave-one-out error of standardised targets (plus 1e-6), plus the penalty. With "sgd", the
-        sum of squared errors before each step. What is learned beside a metric continues the curve;
-        of several members, it is that of the first.
+        sum of squared errors before each step. What is learned beside a metric continues the curve,
+        with a penalty of its own, counted from zero; of several members, it is that of the first.
     n_iter_ : int
         Number of steps; the largest of several members.
     validation_scores_ : list of float
@@ -391,7 +405,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             If training has not converged within `max_iter` steps; the best ones are kept.
         """
         learning = _import_learning()
-        is_one_stage = self.parametrization in ("scalar", "feature")
+        is_one_stage = self.parametrization in ("scalar", "feature") and self.n_estimators == 1
+        is_one_stage = is_one_stage and self._kind() == "none" and not self.dropout
         most = self.max_iter + 1 if is_one_stage else None  # the start is told too
         steps = Steps(self, most, X, y)
         with all_or_nothing(self):
@@ -482,18 +497,26 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         rng, members = _generator(self.random_state), []
         before = getattr(self, "_parameters", None) if self.warm_start else None
         before = before if before is not None and len(before) == self.n_estimators else None
-        with learning.limited_threads(effective_n_jobs(self.n_jobs)):
+        is_large = len(design.problem.weights) > _THREADED_ROWS
+        with learning.limited_threads(effective_n_jobs(self.n_jobs) if is_large else 1):
             for number in range(self.n_estimators):
-                rows = self._divided(len(design.problem.weights), rng)
+                rows = self._divided(design.problem, rng)
                 start = None if before is None else before[number]
+                if self.n_estimators > 1:
+                    settings = replace(settings, seed=int(rng.randint(2**31 - 1)))
                 member = self._member(learning, design, rows, settings, device, steps, start)
                 members.append(member)
+                if steps.stopped:
+                    break
         self._describe(members)
         return mixed_keys(members)
 
     def _member(self, learning, design, rows, settings, device, steps, before):
         """What is learned from some of the rows as queries."""
         kind = self._kind()
+        if kind == "encoder":  # which would learn the values of keys by heart
+            hidden = np.concatenate([rows.validation, rows.honest])
+            design = replace(design, problem=replace(design.problem, hidden=hidden))
         if self.degree == 1 and self.curvature:
             design = self._bent(learning, design, rows.queries, settings, device)
 
@@ -512,7 +535,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         else:
             queries = rows.queries, rows.validation
             learned = learning.learn(design.problem, *queries, *common, before, notify)
-        if kind == "none" and not self.dropout:
+        if (kind == "none" and not self.dropout) or steps.stopped:
             honest = learning.score(design.problem, rows.honest, learned, device)
             return Member.plain(design, rows, learned, honest)
         modifier = learning.Modifier(
@@ -585,47 +608,35 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             return "scalar"
         return "projection" if n_features <= _MOST_PROJECTED else "feature"
 
-    def _divided(self, n, rng):
-        """What each row is for.
-
-        Queries are evenly spaced in the canonical order of the rows, so that they do not depend on
-        theirs, or drawn from it for each of several members.
-        """
-        has_encoder = len(self.hidden_layer_sizes) > 0
-        most = _MOST_QUERIES_OF_AN_ENCODER if has_encoder else _MOST_QUERIES
-        queries = evenly(np.arange(n), most)
-        if has_encoder and n > _MOST_QUERIES:  # some are left for the honest score
-            queries = evenly(np.arange(n), min(most, int(_ENCODED * n)))
-        if self.n_estimators > 1:
-            size = min(max(int(np.ceil(_SHARE_OF_A_MEMBER * n)), 2), _MOST_QUERIES)
-            queries = np.sort(rng.permutation(n)[:size])
-        honest = evenly(np.setdiff1d(np.arange(n), queries), _MOST_QUERIES)
-        if not (self.early_stopping or has_encoder):
-            return Division(queries, queries[:0], honest)
-        n_held = min(int(np.ceil(self.validation_fraction * len(queries))), len(queries) - 1)
-        held = np.sort(rng.permutation(queries)[:n_held])
-        return Division(np.setdiff1d(queries, held), held, honest)
+    def _divided(self, problem, rng):
+        """What each row is for."""
+        n, has_encoder = len(problem.weights), len(self.hidden_layer_sizes) > 0
+        most = _MOST_QUERIES
+        if has_encoder and n > most:  # some are left for the honest score
+            most = min(_MOST_QUERIES_OF_AN_ENCODER, int(_ENCODED * n))
+        held = self.validation_fraction if self.early_stopping or has_encoder else 0.0
+        drawn = _SHARE_OF_A_MEMBER if self.n_estimators > 1 else None
+        return Division.of(problem.own, most, held, rng, drawn=drawn)
 
     def _describe(self, members):
         """Set what tells about the members, in the units of the features."""
         first, is_single = members[0], len(members) == 1
-        factors = np.stack([member.factors() for member in members])
-        self.w_ = np.sqrt(np.mean(factors**2, axis=0)) if not is_single else factors[0]
+        self.w_ = mean_factors(members)
         with np.errstate(divide="ignore"):
             self.bandwidth_ = 1.0 / self.w_
 
-        def each(name):
-            values = [getattr(member, name)() for member in members]
+        def each(tell):
+            values = [tell(member) for member in members]
             return values[0] if is_single else values
 
-        self.projection_, self.rank_w_ = each("projection"), each("rank_factors")
-        self.ridge_ = each("line_ridge") if self.degree == 1 else None
-        self.curvature_axis_ = each("axis")
+        self.projection_, self.rank_w_ = each(Member.projection), each(Member.rank_factors)
+        self.ridge_ = each(lambda member: member.ridge) if self.degree == 1 else None
+        self.curvature_axis_ = each(Member.axis)
         self._forget()
         if self.modifier == "sample":
-            self.sample_factors_ = each("sample_factors")
+            self.sample_factors_ = each(Member.sample_factors)
         if self.mixture:
-            self.mixture_weight_ = each("mixture_weight")
+            self.mixture_weight_ = each(Member.mixture_weight)
         self._parameters = None
         if self.solver != "sgd":
             self._parameters = [member.learned.parameters for member in members]
@@ -652,13 +663,25 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         """Keys that all weigh alike, where nothing can be learned."""
         n_features = table.X.shape[1]
         self.w_, self.bandwidth_ = np.zeros(n_features), np.full(n_features, np.inf)
-        self.projection_ = np.zeros((n_features, n_features))
-        self.rank_w_ = np.zeros(n_features) if self.rank_features else None
-        self.ridge_ = 0.0 if self.degree == 1 else None
-        self.curvature_axis_ = None
+        n_heads = self.n_heads + self.mixture
+
+        def each(value, *, of_heads=False):
+            value = [value] * n_heads if of_heads and n_heads > 1 else value
+            return value if self.n_estimators == 1 else [value] * self.n_estimators
+
+        self.projection_ = each(np.zeros((n_features, n_features)), of_heads=True)
+        ranks = np.zeros(n_features) if self.rank_features else None
+        self.rank_w_ = each(ranks, of_heads=True)
+        self.ridge_ = each(0.0) if self.degree == 1 else None
+        self.curvature_axis_ = each(None)
         self._forget()
+        if self.modifier == "sample":
+            self.sample_factors_ = each(np.ones(len(table.rows)))
+        if self.mixture:
+            self.mixture_weight_ = each(1.0)
         self.loss_curve_, self.n_iter_ = [], 0
-        self.validation_scores_ = [] if self.early_stopping else None
+        watches = self.early_stopping or len(self.hidden_layer_sizes)
+        self.validation_scores_ = [] if watches else None
         self.loo_score_, self.honest_loo_score_, self._parameters = 0.0, None, None
         return Keys.of(table, get_kernel(self.kernel), self.bandwidth_, None, None)
 
@@ -691,11 +714,11 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         parts = [(np.ones(len(request.queries)), request)]
         if request.heads:
             parts = [(head.gate, head.request) for head in request.heads]
+        _, outside = kernel_weights(request, resources)
         weights = np.zeros((len(parts), len(request.queries), len(table.rows)))
         for head, (_, part) in enumerate(parts):
-            found, outside = kernel_weights(part, resources)
-            found = self._extrapolated(found, outside, "weights")
-            weights[head][:, table.rows[: table.n_keys]] = found
+            weights[head][:, table.rows[: table.n_keys]], _ = kernel_weights(part, resources)
+        weights = self._extrapolated(weights.swapaxes(0, 1), outside, "weights").swapaxes(0, 1)
         gates = np.stack([gate for gate, _ in parts], axis=1)
         order = slice(None) if X is not None else np.argsort(table.rows)
         return Bunch(weights=weights[:, order], gates=gates[order])
@@ -716,7 +739,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         """
         check_is_fitted(self)
         rows = check_rows(self, X, reset=False).astype(np.float64)
-        members = self._keys.heads if self.n_estimators > 1 else (self._keys,)
+        members = self._keys.heads or (self._keys,)
         logs = [
             np.zeros(len(rows)) if keys.scales is None else np.log(keys.scales.factors(rows))
             for keys in members
@@ -738,18 +761,17 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
             estimators or heads, or anything else learned beside a metric.
         """
         check_is_fitted(self)
-        is_plain = self._kind() == "none" and self.n_estimators == 1
-        is_plain = is_plain and self.ridge_ is None and self.rank_w_ is None
+        is_plain = is_one_metric(self._keys) and self.ridge_ is None and self.rank_w_ is None
         is_diagonal = is_plain and all(
             np.count_nonzero(self.projection_, axis=axis).max() <= 1 for axis in (0, 1)
         )
         if not is_diagonal:
             raise ValueError(
-                "to_nadaraya_watson needs degree=0, rank_features=False, parametrization 'scalar' "
-                "or 'feature', one head, one estimator and no modifier, mixture or encoder; got "
-                f"degree={self.degree}, rank_features={self.rank_features}, "
-                f"parametrization={self.parametrization!r}, n_estimators={self.n_estimators} and "
-                f"{self._kind()!r} besides the metric."
+                "to_nadaraya_watson needs a model fitted with degree=0, rank_features=False, "
+                "parametrization 'scalar' or 'feature', n_estimators=1, and nothing beside the "
+                "metric (modifier, n_heads, mixture, hidden_layer_sizes); this one has "
+                f"{'local lines' if self.ridge_ is not None else 'other parts'}. Fit such a model "
+                "first."
             )
         table = self._keys.table
         model = NadarayaWatsonRegressor(

@@ -34,6 +34,9 @@ Notify = Callable[[Array, float], bool]
 _SCALES, _ENTRIES = (1.4, 1.0), 0.1
 # The same for metrics of fewer coordinates than features, which have to turn.
 _FREE_ENTRIES = 1.0
+# Training starts with kernels so much wider than the best common one, as a logarithm: from there,
+# it finds better optima.
+_WIDER = np.log(2.0)
 # How far log-scales may go from the common one, and entries of a full metric from the diagonal.
 _LOWER, _UPPER, _FARTHEST = -6.0, 4.0, 3.0
 _RIDGES = np.log([1e-6, 1e3])
@@ -232,6 +235,7 @@ class _Stage:
         spread = np.full(metric.n_parameters, _SCALES[self.has_ridge])
         prior = self._prior(center, spread, center + _LOWER, center + _UPPER)
         start = prior.center.copy()
+        start[: metric.n_parameters] -= _WIDER
         if self.settings.start is not None:
             start[: metric.n_parameters] = np.log(self.settings.start)
         if before is not None and before.shape == start.shape:

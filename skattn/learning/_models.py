@@ -1,7 +1,7 @@
 """Models: what makes a learned metric depend on the rows.
 
-All start where they change nothing of the metric they are given, whose features keep log-factors of
-their own, so that both are learned together.
+All but mixtures start where they change (next to) nothing of the metric they are given, whose
+features keep log-factors of their own, so that both are learned together.
 """
 
 from __future__ import annotations

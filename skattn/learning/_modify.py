@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
@@ -40,8 +41,8 @@ _HIDDEN, _REGIONS, _ROWS_OF_A_REGION = 8, 8, 25
 _MOST_TRIALS, _TRIAL_STEPS = 6, 10
 # Shares of the learned weights in a mixture, and factors of its metric, that are tried.
 _SHARES, _FACTORS = (0.25, 0.5, 0.75, 0.95), (1.0, 2.0, 4.0)
-# Steps of many parameters lower a loss by less than those of few.
-_STRICTER = 0.01
+# Steps without a Hessian lower a loss by less, and there are more of them.
+_STRICTER, _MORE = 0.1, 3
 # Parameters stay within this of where they start.
 _FARTHEST = 8.0
 
@@ -110,8 +111,6 @@ def modify(
     Modified
     """
     queries, validation, honest = rows
-    if modifier.kind == "encoder":  # which would learn the values of keys by heart
-        problem = replace(problem, hidden=np.concatenate([validation, honest]))
     errors = LeaveOneOut(problem, queries, device, settings.dtype)
     model = _model(problem, learned, errors, settings, modifier)
     prior, start = _prior(model, learned, errors, settings)
@@ -152,14 +151,16 @@ def _trained(
     monitor: Monitor,
 ) -> Trained:
     """Minimise the loss: a batch at a time where there are many parameters, or dropout."""
-    # so that a step in which little happens is not the last one
-    tolerance = _STRICTER * settings.tolerance
-    common = start, prior, tolerance, settings.max_iter, monitor
     if settings.solver != "adam" and modifier.kind != "encoder" and not modifier.dropout:
-        return lbfgs(loss, *common)
+        # so that a step in which little happens is not the last one; factors of keys could be
+        # followed for long, from where they help on
+        strictness = 1.0 if modifier.kind == "sample" else _STRICTER
+        tolerance = strictness * settings.tolerance
+        return lbfgs(loss, start, prior, tolerance, _MORE * settings.max_iter, monitor)
     rate = settings.learning_rate or (0.003 if modifier.kind == "encoder" else 0.05)
     n_queries, size = len(loss.errors.queries), settings.batch_size
     batches = Batches(n_queries, size, rate, settings.patience, modifier.seed)
+    common = start, prior, settings.tolerance, settings.max_iter, monitor
     return adam(loss.at, *common, batches, whole=loss.whole().value)
 
 
@@ -188,7 +189,7 @@ def _model(
         return DynamicModel(base, _HIDDEN, modifier.seed)
     if modifier.kind == "hierarchical":
         n_regions = int(np.clip(len(problem.weights) // _ROWS_OF_A_REGION, 2, _REGIONS))
-        regions = _regions(problem.features[:, : problem.n_plain], n_regions)
+        regions = _regions(_plain(problem), n_regions)
         return HierarchicalModel(base, regions, regions.memberships(_plain(problem)))
     if modifier.kind == "heads":
         return _heads(problem, base, learned, errors, settings, modifier)
@@ -207,15 +208,22 @@ def _plain(problem: Problem) -> Array:
 
 
 def _regions(x: Array, n_regions: int) -> RegionScale:
-    """Means of clusters, which start along the direction in which rows differ most."""
-    away = x - x.mean(axis=0)
+    """Means of clusters, which start along the direction in which rows differ most.
+
+    Of fewer distinct rows, there are fewer.
+    """
+    distinct = np.unique(x, axis=0)
+    away = distinct - x.mean(axis=0)
     along = away @ np.linalg.eigh(away.T @ away)[1][:, -1]
-    order = np.argsort(along, kind="stable")
-    places = ((np.arange(n_regions) + 0.5) * len(x) / n_regions).astype(np.intp)
-    centers, members = kmeans2(x, x[order[places]], minit="matrix", missing="raise")
+    places = ((np.arange(n_regions) + 0.5) * len(distinct) / n_regions).astype(np.intp)
+    starts = distinct[np.argsort(along, kind="stable")[np.unique(places)]]
+    with warnings.catch_warnings():  # of empty clusters, which are dropped
+        warnings.simplefilter("ignore", UserWarning)
+        centers, members = kmeans2(x, starts, minit="matrix")
     distances = np.linalg.norm(x - centers[members], axis=1)
     width = float(np.sqrt(np.mean(distances**2))) or 1.0
-    return RegionScale(centers, width, np.zeros(n_regions))
+    centers = centers[np.unique(members)]
+    return RegionScale(centers, width, np.zeros(len(centers)))
 
 
 def _heads(
@@ -233,14 +241,15 @@ def _heads(
     x, n_heads = _plain(problem), modifier.n_heads
     few = errors.at(np.searchsorted(errors.queries, few_of(errors.queries)))
     regions = _regions(x, n_heads)
-    trials = [(regions.centers.T / regions.width**2, _offset(regions.centers) / regions.width**2)]
+    places = np.arange(n_heads) % len(regions.centers)  # of few distinct rows, heads share them
+    trials = [_gates(regions.centers[places], regions.width)]
     lengths = np.linalg.norm(base.matrix[: base.n_plain], axis=1)
     for feature in np.argsort(-lengths, kind="stable")[:_MOST_TRIALS]:
         levels = np.quantile(x[:, feature], (np.arange(n_heads) + 0.5) / n_heads)
         centers = np.zeros((n_heads, x.shape[1]))
         centers[:, feature] = levels
         width = max(float(np.ptp(levels)) / n_heads, 0.1)
-        trials.append((centers.T / width**2, _offset(centers) / width**2))
+        trials.append(_gates(centers, width))
     found = []
     for matrix, offset in trials:
         model = HeadsModel(base, matrix, offset)
@@ -264,6 +273,6 @@ def _mixture(
     return MixtureModel(base, fixed, *min(found)[1:])
 
 
-def _offset(centers: Array) -> Array:
-    """What takes products with centres to squared distances from them, halved and negative."""
-    return np.asarray(-0.5 * (centers**2).sum(axis=1))
+def _gates(centers: Array, width: float) -> tuple[Array, Array]:
+    """Gates by squared distances from centres: a matrix and an offset."""
+    return centers.T / width**2, -0.5 * (centers**2).sum(axis=1) / width**2

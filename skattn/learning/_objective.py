@@ -165,6 +165,8 @@ class Block:
         left = [-2.0 * queries, (queries**2).sum(dim=1, keepdim=True), ones[: len(queries)]]
         right = [coordinates, ones, (coordinates**2).sum(dim=1, keepdim=True)]
         squared = (torch.cat(left, dim=1) @ torch.cat(right, dim=1).T).clamp_(min=0.0)
+        if self.problem.problem.hidden is not None:
+            squared[:, self.problem.problem.hidden] = torch.inf
         # what stays of a row is at distance zero, without rounding
         squared[self.own] = torch.where(self.kept > 0.0, 0.0, torch.inf).to(squared.dtype)
         return squared
@@ -172,9 +174,12 @@ class Block:
     def weights(self, squared: Tensor, factors: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Normalised weights and slopes of the kernel, at squared distances in bandwidths.
 
-        `factors`, of shape (n_keys,) or (n_queries, n_keys), multiply the weights.
+        `factors`, of shape (n_keys,) or (n_queries, n_keys), multiply the weights. Where they are
+        zero, for some keys of each query, keys are not there.
         """
         problem = self.problem
+        if factors is not None:
+            squared = torch.where(factors > 0.0, squared, torch.inf)
         weights, slopes = kernel_weights(problem.problem.kernel, squared)
         if problem.has_weights:
             weights, slopes = weights * problem.weights, slopes * problem.weights

@@ -200,8 +200,16 @@ class RowwiseLoss:
         shape = len(block.index), len(self.errors.features)
         device = self.errors.features.device
         drawn = torch.rand(shape, generator=self.generator, device=device)
-        kept = (drawn >= self.dropout).to(self.errors.features.dtype)
+        is_kept = drawn >= self.dropout
+        is_kept[~self._has_keys(block, is_kept)] = True
+        kept = is_kept.to(self.errors.features.dtype)
         return kept if factors is None else kept * factors
+
+    def _has_keys(self, block: Block, is_kept: Tensor) -> Tensor:
+        """Queries that are left a key besides their own."""
+        left = is_kept & (self.errors.weights > 0.0)
+        left[block.own] = False
+        return left.any(dim=1)
 
 
 class _Slopes:

@@ -62,11 +62,6 @@ class PenalizedLoss:
             return parameters, self.fixed_ridge
         return parameters[:-1], float(np.exp(parameters[-1]))
 
-    def mean_square(self, parameters: Array) -> float:
-        """Mean squared leave-one-out error, over outputs too."""
-        errors = self.errors.errors(self.metric, *self.split(parameters))
-        return float(self.errors.share @ (errors**2).mean(axis=1))
-
     def r_squared(self, parameters: Array) -> float:
         """One less the mean squared leave-one-out error over the variance of all values."""
         return self.errors.r_squared(self.errors.errors(self.metric, *self.split(parameters)))
@@ -185,6 +180,9 @@ def gauss_newton(
         full = _with_rest(hessian, rest) if is_near else hessian
         step = _step(at, gradient, full, damping, longest, prior)
         predicted = float(-(gradient @ step + 0.5 * step @ full @ step))
+        if predicted <= tolerance:
+            stopped = True
+            break
         trial = loss(at + step)
         decrease, longest = value - trial[0], _LONGEST
         is_near = abs(decrease) < _NEAR
@@ -199,8 +197,7 @@ def gauss_newton(
         else:
             damping *= 5.0
             longest = 0.3 * float(np.abs(step).max())
-        small = predicted <= tolerance or 0.0 < decrease <= tolerance
-        stopped = stopped or small or damping > 1e8
+        stopped = stopped or 0.0 < decrease <= tolerance or damping > 1e8
     return monitor.trained(at, losses, converged=stopped)
 
 
