@@ -4,9 +4,9 @@ Overfitting, its cures, and scores that flatter
 
 Learned attention overfits like anything that is learned: with 15 features of which two matter, and
 60 rows, the leave-one-out error that is trained on falls with every step, while the error at new
-rows rises. The penalty (``alpha``) and an average of several members cure it, early stopping
-partly. Dropout does not, since it begins where training without it has ended. ``loo_score_`` says
-nothing of all this: it is the score of what training saw.
+rows rises. The penalty (``alpha``) and an average of several members help. Early stopping, with
+so few rows to hold out, and dropout, which begins where training without it has ended, hardly do.
+``loo_score_`` says nothing of all this: it is the score of what training saw.
 """
 
 # %%
