@@ -6,7 +6,7 @@ With five features, attention must know which of them matter. k-nearest neighbou
 not; Nadaraya-Watson regression and learned attention give every feature a bandwidth of its own, and
 what does not matter a wide one. If the target varies along a direction *between* the features, no
 such bandwidths fit, and a learned projection is better: it turns. Where nothing is turned it brings
-nothing, and local lines in closed form are better than anything learned. Both are measured here.
+nothing, and local lines in closed form are about as good. Both are measured here.
 """
 
 # %%
@@ -62,8 +62,8 @@ for name in MODELS:
 
 # %%
 # What was learned, on the last draw of the second data set. ``w_`` is the factor of each feature:
-# large where small differences count. Those of the last two are about a tenth of the
-# largest, or less.
+# large where small differences count. Those of the last two are at most a sixth of
+# the largest.
 
 by_feature, turned = MODELS["learned, by feature"], MODELS["learned, projection"]
 factors = {

@@ -162,6 +162,6 @@ plt.show()
 # %%
 # Remember: a kernel attention has few parameters, and its prediction is a mean of targets near the
 # query, so it needs few rows and few steps. Transformers' attention need not average targets; with
-# several features and ten times the steps it is more accurate (:doc:`/layers` has the numbers),
-# where those are short it may find nothing. For one table and no network around it, the estimator
-# is about as accurate in a fraction of the time.
+# several features and ten times the steps it is more accurate (:doc:`/guide/layers` has the
+# numbers), where those are short it may find nothing. For one table and no network around it, the
+# estimator is about as accurate in a fraction of the time.
