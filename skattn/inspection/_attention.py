@@ -9,7 +9,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skattn.inspection._drawing import rank_ticks, several_axes, styled, weight_colors
-from skattn.inspection._inputs import Inside, as_array, chosen_feature, evenly_spaced, shown_of
+from skattn.inspection._inputs import (
+    Inside,
+    as_array,
+    chosen_feature,
+    evenly_spaced,
+    positions,
+    shown_of,
+    whole_number,
+)
 
 Array = NDArray[np.float64]
 
@@ -240,13 +248,8 @@ class AttentionDisplay:
         if kind not in ("heatmap", "bars"):
             raise ValueError(f"kind must be 'heatmap' or 'bars'; got {kind!r}.")
         n_queries = self.weights.shape[-2]
-        shown = np.arange(n_queries) if queries is None else np.asarray(queries, dtype=np.intp)
-        if shown.size == 0 or shown.min() < -n_queries or shown.max() >= n_queries:
-            raise ValueError(
-                f"queries must be positions of the {n_queries} queries, from 0 to "
-                f"{n_queries - 1}; got {queries!r}."
-            )
-        shown = shown % n_queries
+        chosen = range(n_queries) if queries is None else queries
+        shown = positions("queries", chosen, n_queries, "queries")
         self.image_: Any = None
         self.colorbar_: Any = None
         self.images_: list[Any] = []
@@ -300,8 +303,7 @@ class AttentionDisplay:
                 f"kind='bars' needs the weights of one head; got {len(self.weights)} heads. Pass "
                 "those of one, weights[0]."
             )
-        if isinstance(top_k, bool) or top_k < 1:
-            raise ValueError(f"top_k must be a positive whole number; got {top_k!r}.")
+        top_k = whole_number("top_k", top_k, 1)
         axes = self._on(several_axes(ax, len(shown), "query", (4.2, 3.6)))
         for panel, query in zip(axes, shown, strict=True):
             weights = self.weights[query]

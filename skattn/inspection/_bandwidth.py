@@ -10,7 +10,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from skattn.inspection._drawing import log_ticks, one_axes, styled
-from skattn.inspection._inputs import as_array
+from skattn.inspection._inputs import as_array, taken_apart
+
+Array = NDArray[np.float64]
 
 # What the criteria are called on an axis.
 _NAMES = {
@@ -113,13 +115,15 @@ class BandwidthDisplay:
         Parameters
         ----------
         estimator : NadarayaWatsonRegressor
-            Not `adaptive`. It is left as it is: a copy is fitted.
+            Not `adaptive`; or a pipeline that ends in one, or a fitted search over either, which
+            stands for the best it found. It is left as it is: a copy is fitted.
         X : array-like of shape (n_samples, n_features)
-            The training rows.
+            The training rows. In a pipeline they pass the steps before, and bandwidths are in units
+            of what those return.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Their targets.
         sample_weight, groups : array-like of shape (n_samples,), default=None
-            As for `fit`.
+            As for `fit` of the regressor; the steps before it in a pipeline do without.
         criterion : {"loo", "gcv", "aicc"}, default=None
             Which criterion; None is the one the estimator chooses by, or "loo".
         multiples : array-like of shape (n_bandwidths,), default=None
@@ -143,35 +147,20 @@ class BandwidthDisplay:
         ValueError
             If a parameter is out of range, the estimator is adaptive, or all features are smoothed
             out.
+        TypeError
+            If the estimator is, or ends in, another regressor.
         """
-        if getattr(estimator, "adaptive", None) is not None:
-            raise ValueError(
-                f"BandwidthDisplay draws fixed bandwidths; got adaptive={estimator.adaptive!r}. "
-                "Use criterion_curve with numbers of neighbors."
-            )
-        chosen_by = estimator.bandwidth if isinstance(estimator.bandwidth, str) else "loo"
-        name = criterion or (chosen_by if chosen_by in _NAMES else "loo")
-        factors = (
-            np.geomspace(1 / 16, 16, 41) if multiples is None else np.sort(as_array(multiples))
-        )
-        if factors.ndim != 1 or not (np.isfinite(factors) & (factors > 0.0)).all():
-            raise ValueError(f"multiples must be positive finite numbers; got {multiples!r}.")
-        model = clone(estimator).fit(X, y, sample_weight=sample_weight, groups=groups)
-        if not np.isfinite(model.bandwidth_).any():
-            raise ValueError(
-                "bandwidth_ is infinite for every feature, since none helps to predict: it has no "
-                "multiples. Give a finite bandwidth."
-            )
+        before, model = taken_apart(estimator, "criterion_curve", "a NadarayaWatsonRegressor")
+        name, factors = _criterion(model, criterion), _factors(multiples)
+        if before is not None:
+            X = clone(before).fit_transform(X, y)
+        model = _fitted(model, X, y, sample_weight=sample_weight, groups=groups)
         rows = factors[:, None] * model.bandwidth_
-        dof = None
-        if effective_dof:
-            fits = (clone(estimator).set_params(bandwidth=row) for row in rows)
-            dof = np.array([f.fit(X, y, sample_weight=sample_weight).effective_dof_ for f in fits])
         unit = float(model.bandwidth_[0]) if len(model.bandwidth_) == 1 else 1.0
         display = cls(
             bandwidths=factors * unit,
             values=model.criterion_curve(rows, criterion=name),
-            effective_dof=dof,
+            effective_dof=_dof(model, rows, X, y, sample_weight) if effective_dof else None,
             fitted=unit,
             criterion=name,
             bandwidth_name="bandwidth" if rows.shape[1] == 1 else "multiple of the bandwidths",
@@ -244,7 +233,18 @@ class BandwidthDisplay:
         self.ax_.patch.set_visible(False)
 
 
-def _factors(multiples: Any) -> NDArray[np.float64]:
+def _criterion(model: Any, criterion: str | None) -> str:
+    """The criterion asked for, or the one that a regressor of fixed bandwidths chooses by."""
+    if model.adaptive is not None:
+        raise ValueError(
+            f"BandwidthDisplay draws fixed bandwidths; got adaptive={model.adaptive!r}. Use "
+            "criterion_curve with numbers of neighbors."
+        )
+    chosen_by = model.bandwidth if isinstance(model.bandwidth, str) else "loo"
+    return criterion or (chosen_by if chosen_by in _NAMES else "loo")
+
+
+def _factors(multiples: Any) -> Array:
     """Multiples in ascending order."""
     if multiples is None:
         return np.geomspace(1 / 16, 16, 41)
@@ -252,3 +252,20 @@ def _factors(multiples: Any) -> NDArray[np.float64]:
     if factors.ndim != 1 or not (np.isfinite(factors) & (factors > 0.0)).all():
         raise ValueError(f"multiples must be positive finite numbers; got {multiples!r}.")
     return factors
+
+
+def _fitted(model: Any, X: Any, y: Any, **fit: Any) -> Any:
+    """A fitted copy, some of whose bandwidths are finite."""
+    model = clone(model).fit(X, y, **fit)
+    if not np.isfinite(model.bandwidth_).any():
+        raise ValueError(
+            "bandwidth_ is infinite for every feature, since none helps to predict: it has no "
+            "multiples. Give a finite bandwidth."
+        )
+    return model
+
+
+def _dof(model: Any, bandwidths: Array, X: Any, y: Any, sample_weight: Any) -> Array:
+    """Effective degrees of freedom at each of some bandwidths."""
+    fits = (clone(model).set_params(bandwidth=bandwidth) for bandwidth in bandwidths)
+    return np.array([fit.fit(X, y, sample_weight=sample_weight).effective_dof_ for fit in fits])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,13 @@ __all__ = [
     "chosen_feature",
     "chosen_target",
     "evenly_spaced",
+    "feature_position",
+    "position",
+    "positions",
     "rows_like",
     "shown_of",
+    "taken_apart",
+    "whole_number",
 ]
 
 Array = NDArray[np.float64]
@@ -31,6 +37,32 @@ def as_array(values: Any) -> Array:
     return np.asarray(values, dtype=np.float64)
 
 
+def taken_apart(
+    estimator: Any, method: str, kind: str = "one of skattn's regressors"
+) -> tuple[Any, Any]:
+    """The steps before a regressor, or None, and the regressor, of a search or pipeline.
+
+    Parameters
+    ----------
+    estimator : estimator
+        A regressor, or a pipeline or fitted search around one.
+    method : str
+        What the regressor must be able to do.
+    kind : str
+        Which regressors are, for a message.
+    """
+    estimator = getattr(estimator, "best_estimator_", estimator)
+    is_pipeline = hasattr(estimator, "steps")
+    before = estimator[:-1] if is_pipeline and len(estimator.steps) > 1 else None
+    model = estimator[-1] if is_pipeline else estimator
+    if not hasattr(model, method):
+        raise TypeError(
+            f"estimator must have {method}; got {type(model).__name__}. Pass {kind}, or a pipeline "
+            "or fitted search that ends in one."
+        )
+    return before, model
+
+
 class Inside:
     """A regressor, taken out of a search or pipeline, and rows as it sees them.
 
@@ -43,15 +75,7 @@ class Inside:
     """
 
     def __init__(self, estimator: Any, method: str = "predict") -> None:
-        estimator = getattr(estimator, "best_estimator_", estimator)
-        is_pipeline = hasattr(estimator, "steps") and len(estimator.steps) > 1
-        self.before = estimator[:-1] if is_pipeline else None
-        self.model = estimator[-1] if hasattr(estimator, "steps") else estimator
-        if not hasattr(self.model, method):
-            raise TypeError(
-                f"estimator must have {method}; got {type(self.model).__name__}. Pass one of "
-                "skattn's regressors, or a pipeline or search that ends in one."
-            )
+        self.before, self.model = taken_apart(estimator, method)
         check_is_fitted(self.model)
 
     def rows(self, X: Any) -> Any:
@@ -79,18 +103,65 @@ def rows_like(X: Any, rows: Array) -> Any:
     return type(X)(dict(zip(X.columns, rows.T, strict=True)))
 
 
+def _is_whole(value: Any, low: int, beyond: int | None = None) -> bool:
+    """Whether a value is a whole number in a range: 1.0 and True are none."""
+    if isinstance(value, bool) or not isinstance(value, Integral):
+        return False
+    return low <= int(value) and (beyond is None or int(value) < beyond)
+
+
+def whole_number(name: str, value: Any, least: int, otherwise: str = "") -> int:
+    """A number of things; `otherwise` is what else the parameter may be, for the message."""
+    if not _is_whole(value, least):
+        raise ValueError(
+            f"{name} must be a whole number, at least {least}{otherwise}; got {value!r}."
+        )
+    return int(value)
+
+
+def position(name: str, value: Any, total: int, things: str, first: int = 0) -> int:
+    """A checked position among some things; with `first` of -total, from the end too."""
+    if not _is_whole(value, first, total):
+        raise ValueError(
+            f"{name} must be the position of one of {total} {things}, from 0 to {total - 1}; got "
+            f"{value!r}."
+        )
+    return int(value) % total
+
+
+def positions(name: str, values: Any, total: int, things: str) -> Indices:
+    """Checked positions, one at least, from the end too."""
+    try:
+        array = np.asarray(values)
+    except ValueError:  # lists of several lengths
+        array = np.empty(0)
+    is_list = array.ndim == 1 and array.size > 0 and array.dtype.kind in "iu"
+    if not is_list or array.min() < -total or array.max() >= total:
+        raise ValueError(
+            f"{name} must be positions of the {total} {things}, whole numbers in a list, from 0 to "
+            f"{total - 1}; got {values!r}."
+        )
+    return array.astype(np.intp) % total
+
+
+def feature_position(feature: int | str, names: list[str], parameter: str = "feature") -> int:
+    """The position of a feature given by position or name."""
+    if isinstance(feature, str) and feature in names:
+        return names.index(feature)
+    if _is_whole(feature, 0, len(names)):
+        return int(feature)
+    raise ValueError(
+        f"{parameter} must be the name or the position, from 0 to {len(names) - 1}, of one of "
+        f"{len(names)} features; got {feature!r}. The names are {', '.join(names[:20])}"
+        f"{', ...' if len(names) > 20 else ''}."
+    )
+
+
 def chosen_feature(feature: int | str | None, names: list[str]) -> int | None:
     """The position of a feature given by position or name; None only where it is not clear."""
     if feature is None:
         return 0 if len(names) == 1 else None
-    if isinstance(feature, str) and feature in names:
-        return names.index(feature)
-    if not isinstance(feature, str | bool) and 0 <= feature < len(names):
-        return int(feature)
-    raise ValueError(
-        f"feature must be the name or the position of one of {len(names)} features; got "
-        f"{feature!r}. The names are {', '.join(names[:20])}{', ...' if len(names) > 20 else ''}."
-    )
+    return feature_position(feature, names)
 
 
 def chosen_target(values: Array, target: int | None, axis: int = -1) -> Array:
@@ -110,19 +181,12 @@ def chosen_target(values: Array, target: int | None, axis: int = -1) -> Array:
     n_outputs = values.shape[-1]
     if target is None and n_outputs == 1:
         return values[..., 0]
-    if target is None or isinstance(target, bool) or not 0 <= target < n_outputs:
-        raise ValueError(
-            f"target must be the position of one of {n_outputs} outputs, from 0 to "
-            f"{n_outputs - 1}; got {target!r}."
-        )
-    return values[..., int(target)]
+    return values[..., position("target", target, n_outputs, "outputs")]
 
 
 def evenly_spaced(order: Indices, most: int | None) -> Indices:
     """At most so many of some positions, evenly spaced, both ends included; None for all."""
-    if most is not None and (isinstance(most, bool) or most < 2):
-        raise ValueError(f"max_rows must be 2 at least, or None for all rows; got {most!r}.")
-    if most is None or len(order) <= most:
+    if most is None or len(order) <= whole_number("max_rows", most, 2, ", or None for all rows"):
         return order
     return order[np.linspace(0, len(order) - 1, most).astype(np.intp)]
 

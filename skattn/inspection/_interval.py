@@ -43,6 +43,12 @@ class PredictionIntervalDisplay:
     --------
     skattn.NadarayaWatsonRegressor.predict_interval : How intervals are computed.
 
+    Notes
+    -----
+    Queries with a bound that is NaN, such as those outside the support of all keys with
+    ``extrapolation="nan"``, have no interval that could be missed: they are left out of the picture
+    and of the coverage, and the legend says how many.
+
     Examples
     --------
     >>> from skattn.inspection import PredictionIntervalDisplay
@@ -82,7 +88,7 @@ class PredictionIntervalDisplay:
         X : array-like of shape (n_queries, n_features)
             Rows that were not in the training.
         y : array-like of shape (n_queries,) or (n_queries, n_outputs)
-            Their targets.
+            Their targets, none of them NaN.
         coverage : float, default=0.9
             The share of targets that is to be inside.
         local : bool, default=False
@@ -98,6 +104,11 @@ class PredictionIntervalDisplay:
         -------
         display : PredictionIntervalDisplay
             With what was drawn.
+
+        Raises
+        ------
+        ValueError
+            If a parameter is out of range, a target is NaN, or no query has an interval.
         """
         inside = Inside(estimator, "predict_interval")
         bounds = inside.model.predict_interval(inside.rows(X), coverage, local=local)
@@ -124,9 +135,9 @@ class PredictionIntervalDisplay:
         Parameters
         ----------
         y : array-like or tensor of shape (n_queries,)
-            What came out.
+            What came out, nowhere NaN.
         intervals : array-like or tensor of shape (n_queries, 2)
-            Lower and upper bounds.
+            Lower and upper bounds; NaN for queries without an interval, which are left out.
         coverage : float, default=None
             The share of targets that was to be inside.
         ax : matplotlib Axes, default=None
@@ -142,7 +153,7 @@ class PredictionIntervalDisplay:
         Raises
         ------
         ValueError
-            If the shapes do not fit.
+            If the shapes do not fit, a target is NaN, or no query has an interval.
         """
         targets, bounds = as_array(y), as_array(intervals)
         targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
@@ -177,7 +188,8 @@ class PredictionIntervalDisplay:
             and drawn where they are.
         max_rows : int, default=300
             Of more queries, so many are drawn, evenly spaced in that order; the label of the axis
-            says so. None draws all. The coverage in the legend is always that of all.
+            says so. None draws all. The coverage in the legend is always that of all that have an
+            interval.
         interval_kwargs, hit_kwargs, miss_kwargs : dict, default=None
             Passed on to :meth:`matplotlib.axes.Axes.vlines` for the intervals, and to
             :meth:`matplotlib.axes.Axes.plot` for targets inside and outside.
@@ -190,35 +202,56 @@ class PredictionIntervalDisplay:
         Raises
         ------
         ValueError
-            If `order` is none of these.
+            If `order` is none of these, a target is NaN, or no query has an interval.
         """
         if order not in ("width", "middle"):
             raise ValueError(f"order must be 'width' or 'middle'; got {order!r}.")
+        known = self._with_interval()
         ax = self.ax_ = one_axes(ax)
         self.figure_ = ax.figure
         middle = 0.5 * (self.lower + self.upper)
         by = self.upper - self.lower if order == "width" else middle
-        rows = evenly_spaced(np.argsort(by, kind="stable"), max_rows)
+        rows = evenly_spaced(known[np.argsort(by[known], kind="stable")], max_rows)
         base = middle[rows] if order == "width" else np.zeros(len(rows))
         style = {"colors": "tab:blue", "alpha": 0.45, "linewidths": max(0.7, 180 / len(rows))}
         style = styled("LineCollection", {**style, "label": "interval"}, interval_kwargs)
         ends = self.lower[rows] - base, self.upper[rows] - base
         self.intervals_ = ax.vlines(np.arange(len(rows)), *ends, **style)
-        self._draw_targets(rows, base, hit_kwargs, miss_kwargs)
-        ax.set_xlabel(f"query, by {order} of the interval" + shown_of(len(rows), len(by)))
+        self._draw_targets(known, rows, base, hit_kwargs, miss_kwargs)
+        ax.set_xlabel(f"query, by {order} of the interval" + shown_of(len(rows), len(known)))
         ax.set_ylabel("target less middle" if order == "width" else "target")
         ax.legend(fontsize="small")
         return self
 
-    def _draw_targets(self, rows: Any, base: Any, hit_kwargs: Any, miss_kwargs: Any) -> None:
+    def _with_interval(self) -> Any:
+        """Positions of the queries whose bounds are known; all targets must be."""
+        n_queries, unknown = len(self.targets), int(np.isnan(self.targets).sum())
+        if unknown:
+            raise ValueError(
+                f"y must be known for every query; got NaN for {unknown:,} of {n_queries:,}. Leave "
+                "those queries out: whether their targets are inside cannot be told."
+            )
+        known = np.flatnonzero(~np.isnan(self.lower) & ~np.isnan(self.upper))
+        if known.size == 0:
+            raise ValueError(
+                "intervals must be known for one query at least; got NaN for all "
+                f"{n_queries:,}. Regressors with extrapolation='nearest' have intervals everywhere."
+            )
+        return known
+
+    def _draw_targets(
+        self, known: Any, rows: Any, base: Any, hit_kwargs: Any, miss_kwargs: Any
+    ) -> None:
         inside = (self.lower <= self.targets) & (self.targets <= self.upper)
         places, heights, hit = np.arange(len(rows)), self.targets[rows] - base, inside[rows]
         style = {"color": "0.25", "marker": ".", "ls": "", "ms": 4, "label": "target inside"}
         style = styled("Line2D", style, hit_kwargs)
         (self.hits_,) = self.ax_.plot(places[hit], heights[hit], **style)
         asked = "" if self.coverage is None else f", asked for {100 * self.coverage:g} %"
-        missed = f"{(~inside).sum():,} of {len(inside):,} missed"
-        label = f"{missed} (coverage {100 * inside.mean():.1f} %{asked})"
+        missed = f"{(~inside[known]).sum():,} of {len(known):,} missed"
+        label = f"{missed} (coverage {100 * inside[known].mean():.1f} %{asked})"
+        if len(known) < len(inside):
+            label += f",\n{len(inside) - len(known):,} without interval left out"
         style = {"color": "tab:red", "marker": "x", "ls": "", "ms": 6, "label": label}
         style = styled("Line2D", style, miss_kwargs)
         (self.misses_,) = self.ax_.plot(places[~hit], heights[~hit], **style)

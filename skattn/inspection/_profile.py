@@ -15,8 +15,10 @@ from skattn.inspection._inputs import (
     chosen_feature,
     chosen_target,
     evenly_spaced,
+    position,
     rows_like,
     shown_of,
+    whole_number,
 )
 
 Array = NDArray[np.float64]
@@ -162,7 +164,7 @@ class AttentionProfileDisplay:
         Raises
         ------
         ValueError
-            If `feature` or `target` are needed and not given, or out of range.
+            If `feature` or `target` are needed and not given, or a parameter is out of range.
         """
         inside = Inside(estimator, "attention_weights")
         names = inside.names
@@ -171,10 +173,11 @@ class AttentionProfileDisplay:
                 f"feature must be given, since there are {len(names)}: {', '.join(names[:20])}."
             )
         queries = inside.rows(X)
-        row = as_array(queries)[[query]]
+        row = as_array(queries)
+        row = row[[position("query", query, len(row), "queries", first=-len(row))]]
         keys, values = inside.model._training_rows()
         low, high = (edge(np.append(keys[:, j], row[0, j])) for edge in (np.min, np.max))
-        grid = np.linspace(low, high, n_points)
+        grid = np.linspace(low, high, whole_number("n_points", n_points, 2))
         rows = np.repeat(row, n_points + 1, axis=0)
         rows[:-1, j] = grid
         rows = rows_like(queries, rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,11 +13,12 @@ from skattn.inspection._drawing import one_axes, styled
 from skattn.inspection._inputs import (
     Inside,
     as_array,
-    chosen_feature,
     chosen_target,
     evenly_spaced,
+    feature_position,
     rows_like,
     shown_of,
+    whole_number,
 )
 
 Array = NDArray[np.float64]
@@ -154,6 +156,8 @@ class RegressionDisplay:
         ------
         ValueError
             If a parameter is out of range, or `features` or `target` is needed and not given.
+        TypeError
+            If the regressor has no intervals, or no standard errors, to draw a band of.
         """
         if band not in ("interval", "std", None):
             raise ValueError(f"band must be 'interval', 'std' or None; got {band!r}.")
@@ -167,8 +171,7 @@ class RegressionDisplay:
             lower, upper = _interval(estimator, rows, coverage, local, target)
             name = f"{100 * coverage:g} % prediction interval"
         elif len(chosen) == 1 and band == "std":
-            std = as_array(estimator.predict(rows, return_std="local" if local else True)[1])
-            reach = 2.0 * chosen_target(std, target)
+            reach = 2.0 * chosen_target(_standard_errors(estimator, rows, local), target)
             lower, upper, name = prediction - reach, prediction + reach, "± 2 standard errors"
         held = " (other features at their medians)" if len(chosen) < len(names) else ""
         labels = [names[j] for j in chosen]
@@ -319,6 +322,7 @@ class RegressionDisplay:
 
 def _mesh(data: Array, chosen: list[int], n_points: int) -> tuple[list[Array], Array]:
     """Values of the chosen features over their range, and rows with the others at medians."""
+    n_points = whole_number("n_points", n_points, 2)
     n_each = n_points if len(chosen) == 1 else max(2, n_points // 4)
     axes = [np.linspace(data[:, j].min(), data[:, j].max(), n_each) for j in chosen]
     columns = [values.ravel() for values in np.meshgrid(*axes)]
@@ -332,6 +336,17 @@ def _interval(estimator: Any, rows: Any, coverage: float, local: bool, target: A
     inside = Inside(estimator, "predict_interval")
     bounds = inside.model.predict_interval(inside.rows(rows), coverage, local=local)
     return chosen_target(as_array(bounds), target, axis=2).T
+
+
+def _standard_errors(estimator: Any, rows: Any, local: bool) -> Array:
+    inside = Inside(estimator)
+    if "return_std" not in inspect.signature(inside.model.predict).parameters:
+        raise TypeError(
+            "band='std' needs a regressor whose predict takes return_std; got "
+            f"{type(inside.model).__name__}. Pass one of skattn's, or band=None."
+        )
+    std = inside.model.predict(inside.rows(rows), return_std="local" if local else True)[1]
+    return as_array(std)
 
 
 def _names(X: Any) -> list[str]:
@@ -348,9 +363,12 @@ def _chosen(features: Any, names: list[str]) -> list[int]:
             f"{', '.join(names[:20])}."
         )
     given = range(len(names)) if features is None else np.atleast_1d(np.asarray(features, object))
-    if len(given) not in (1, 2):
-        raise ValueError(f"features must be one feature, or a pair; got {features!r}.")
-    return [int(chosen_feature(feature, names) or 0) for feature in given]
+    chosen = [feature_position(feature, names, "features") for feature in given]
+    if len(chosen) not in (1, 2) or len(set(chosen)) < len(chosen):
+        raise ValueError(
+            f"features must be one feature, or a pair of different ones; got {features!r}."
+        )
+    return chosen
 
 
 def _columns(given: dict[str, Any]) -> dict[str, Array | None]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -116,10 +118,20 @@ def check_kernel(kernel: str) -> None:
 
 def check_dropout(dropout: float) -> None:
     """Refuse what is no probability below one."""
-    if isinstance(dropout, bool) or not 0.0 <= dropout < 1.0:
+    if not _is_real(dropout) or not 0.0 <= dropout < 1.0:
         raise ValueError(
             f"dropout must be a probability, at least 0 and less than 1; got {dropout!r}."
         )
+
+
+def check_scale(scale: float | None) -> None:
+    """Refuse a factor that is no number, zero, or not finite."""
+    if scale is not None and (not _is_real(scale) or scale == 0.0 or not math.isfinite(scale)):
+        raise ValueError(f"scale must be None or a finite number, not 0; got {scale!r}.")
+
+
+def _is_real(number: object) -> bool:
+    return isinstance(number, Real) and not isinstance(number, bool)
 
 
 def check_count(name: str, number: int) -> None:
@@ -135,12 +147,8 @@ def log_bandwidths(
     dtype: torch.dtype | None,
 ) -> Tensor:
     """Logarithms of a checked bandwidth: one number, or one for each feature."""
-    try:
-        tensor = torch.as_tensor(bandwidth, dtype=torch.float64).detach().cpu()
-        positive = tensor.ndim <= 1 and tensor.numel() > 0 and bool((tensor > 0.0).all())
-    except (TypeError, ValueError, RuntimeError):
-        positive = False
-    if not positive or isinstance(bandwidth, bool):
+    tensor = _positive(bandwidth)
+    if tensor is None or tensor.ndim > 1:
         raise ValueError(
             "bandwidth must be a positive number or one for each feature, in units of the "
             f"feature; got {bandwidth!r}. Infinity leaves a feature out. A bandwidth that is "
@@ -154,6 +162,40 @@ def log_bandwidths(
                 f"got {len(tensor)}. Give one number to start all features alike."
             )
         tensor = tensor.expand(n_features)
+    return _log(tensor, device, dtype)
+
+
+def log_bandwidth_of_heads(
+    bandwidth: object,
+    n_heads: int,
+    device: torch.device | str | None,
+    dtype: torch.dtype | None,
+) -> Tensor:
+    """Logarithms of the bandwidths that heads start at, from half of a checked one to twice it."""
+    tensor = _positive(bandwidth)
+    if tensor is None or tensor.ndim > 0:
+        raise ValueError(
+            "bandwidth must be one positive number, in units of the projected features; got "
+            f"{bandwidth!r}. Heads start around it; to start them elsewhere, copy the logarithms "
+            "of their bandwidths into log_bandwidth.data."
+        )
+    middle = _log(tensor, device, dtype).expand(n_heads)
+    if n_heads == 1:
+        return middle.clone()
+    return middle + math.log(2.0) * torch.linspace(-1.0, 1.0, n_heads).to(middle)
+
+
+def _positive(bandwidth: object) -> Tensor | None:
+    """A tensor of positive numbers in double precision, if that is what was given."""
+    try:
+        tensor = torch.as_tensor(bandwidth, dtype=torch.float64).detach().cpu()
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    positive = tensor.numel() > 0 and bool((tensor > 0.0).all())
+    return tensor if positive and not isinstance(bandwidth, bool) else None
+
+
+def _log(tensor: Tensor, device: torch.device | str | None, dtype: torch.dtype | None) -> Tensor:
     dtype = torch.get_default_dtype() if dtype is None else dtype
     return tensor.log().to(device=device, dtype=dtype)
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
 from skattn.nn._coordinates import Coordinates
-from skattn.nn._inputs import Inputs, check_count, check_kernel, describe, log_bandwidths
+from skattn.nn._inputs import Inputs, check_count, check_kernel, describe, log_bandwidth_of_heads
 from skattn.nn._layer import AttentionLayer
 from skattn.nn._mask import Pattern
 
@@ -33,8 +31,8 @@ class MultiHeadKernelAttention(AttentionLayer):
     n_coordinates : int, default=None
         Number of coordinates that each head projects to; n_features if None.
     bandwidth : float, default=1.0
-        Positive, in units of the projected features. Heads start at up to twice as much and down
-        to half of it.
+        One positive number, in units of the projected features. Heads start at up to twice as much
+        and down to half of it.
     kernel : str, default="gaussian"
         One of those of `NadarayaWatsonAttention`.
     gated_by_query : bool, default=False
@@ -54,7 +52,8 @@ class MultiHeadKernelAttention(AttentionLayer):
         size cannot stand in for the bandwidth. They start orthogonal, drawn by PyTorch's
         generator.
     log_bandwidth : Parameter of shape (n_heads,)
-        log h.
+        log h. To start heads at bandwidths of your own, copy their logarithms into
+        ``log_bandwidth.data``.
     gate : torch.nn.Linear or Parameter of shape (n_heads,)
         Logits of the gates; all heads start with the same share.
 
@@ -102,20 +101,17 @@ class MultiHeadKernelAttention(AttentionLayer):
         check_count("n_heads", n_heads)
         check_count("n_coordinates", n_coordinates)
         check_kernel(kernel)
-        middle = log_bandwidths(bandwidth, n_heads, device, dtype)
-        spread = (
-            math.log(2.0) * torch.linspace(-1.0, 1.0, n_heads).to(middle) if n_heads > 1 else 0.0
-        )
-        maps = middle.new_empty(n_heads, n_features, n_coordinates)
+        start = log_bandwidth_of_heads(bandwidth, n_heads, device, dtype)
+        maps = start.new_empty(n_heads, n_features, n_coordinates)
         for head in maps:
             nn.init.orthogonal_(head)
         self.kernel = kernel
-        self.log_bandwidth = nn.Parameter(middle + spread)
+        self.log_bandwidth = nn.Parameter(start)
         self.projection = nn.Parameter(maps)
         self.gate: nn.Linear | nn.Parameter = (
-            _zero_linear(n_features, middle)
+            _zero_linear(n_features, start)
             if gated_by_query
-            else nn.Parameter(torch.zeros_like(middle))
+            else nn.Parameter(torch.zeros_like(start))
         )
 
     @property

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from skattn.nn._attend import Attended, attend, is_fused, lead_shape, weigh
 from skattn.nn._blocks import row_slices
-from skattn.nn._inputs import Inputs, check_count
+from skattn.nn._inputs import Inputs, check_count, check_scale
 from skattn.nn._layer import AttentionLayer
 from skattn.nn._profiles import Softmax, masked_softmax
 
@@ -56,10 +54,7 @@ class ScaledDotProductAttention(AttentionLayer):
 
     def __init__(self, scale: float | None = None, *, dropout: float = 0.0) -> None:
         super().__init__(dropout)
-        if scale is not None and (
-            isinstance(scale, bool) or scale == 0.0 or not math.isfinite(scale)
-        ):
-            raise ValueError(f"scale must be None or a finite number, not 0; got {scale!r}.")
+        check_scale(scale)
         self.scale = scale
 
     def _attend(self, inputs: Inputs, dropout: float, need_weights: bool) -> Attended:

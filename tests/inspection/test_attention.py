@@ -169,7 +169,7 @@ def test_features_are_sorted_by_when_chosen(rng):
     display = AttentionDisplay.from_estimator(model, X, feature="size")
     assert_array_equal(drawn(display), model.attention_weights(X)[np.ix_(order, order)])
     assert display.ax_.get_ylabel() == "size of the query"
-    for wrong in ("weight", 2, -1, True):
+    for wrong in ("weight", 2, -1, True, 1.5, np.nan, [0]):
         with pytest.raises(ValueError, match=r"feature must be .* of 2 features; got .*age, size"):
             AttentionDisplay.from_estimator(model, X, feature=wrong)
 
@@ -193,8 +193,15 @@ def test_pipelines_and_searches_are_looked_into(rng):
         ({"kind": "lines"}, "kind must be 'heatmap' or 'bars'; got 'lines'"),
         ({"queries": [2]}, r"queries must be positions of the 2 queries.*got \[2\]"),
         ({"queries": []}, r"queries must be positions"),
-        ({"max_rows": 1}, "max_rows must be 2 at least, or None for all rows; got 1"),
-        ({"kind": "bars", "top_k": 0}, "top_k must be a positive whole number; got 0"),
+        ({"queries": [0.7]}, r"queries must be positions .* from 0 to 1; got \[0.7\]"),
+        ({"queries": 1}, r"queries must be positions .* in a list, from 0 to 1; got 1"),
+        ({"queries": [[0], [0, 1]]}, r"queries must be positions .* got \[\[0"),
+        ({"queries": [True, False]}, r"queries must be positions .* got \[True"),
+        ({"max_rows": 1}, "max_rows must be a whole number, at least 2, or None for all .* got 1"),
+        ({"max_rows": 2.5}, "max_rows must be a whole number, at least 2, or None .* got 2.5"),
+        ({"kind": "bars", "top_k": 0}, "top_k must be a whole number, at least 1; got 0"),
+        ({"kind": "bars", "top_k": 2.5}, "top_k must be a whole number, at least 1; got 2.5"),
+        ({"kind": "bars", "top_k": "all"}, "top_k must be a whole number.* got 'all'"),
         ({"key_values": [[1.0, 2.0]]}, r"key_values must hold .*\(2,\); got \(1, 2\).*X\[:, 0\]"),
     ],
 )

@@ -3,8 +3,12 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
-from skattn import NadarayaWatsonRegressor
+from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
 from skattn.inspection import BandwidthDisplay
 
 
@@ -58,6 +62,41 @@ def test_a_given_bandwidth_is_judged_by_leave_one_out(wave):
     display = BandwidthDisplay.from_estimator(NadarayaWatsonRegressor(0.3), *wave)
     assert display.criterion == "loo"
     assert display.fitted == 0.3
+
+
+def test_pipelines_are_fitted_up_to_the_regressor(wave):
+    X, y = wave
+    weights, groups = 1 + np.arange(len(X)) % 2, np.arange(len(X)) // 4
+    pipeline = make_pipeline(StandardScaler(), NadarayaWatsonRegressor())
+    display = BandwidthDisplay.from_estimator(pipeline, X, y, sample_weight=weights, groups=groups)
+    assert not hasattr(pipeline[0], "scale_")
+    expected = BandwidthDisplay.from_estimator(
+        pipeline[-1], StandardScaler().fit_transform(X), y, sample_weight=weights, groups=groups
+    )
+    assert_array_equal(display.bandwidths, expected.bandwidths)
+    assert_array_equal(display.values, expected.values)
+    assert_array_equal(display.effective_dof, expected.effective_dof)
+    alone = BandwidthDisplay.from_estimator(make_pipeline(NadarayaWatsonRegressor("gcv")), X, y)
+    assert alone.criterion == "gcv"
+    assert alone.fitted == NadarayaWatsonRegressor("gcv").fit(X, y).bandwidth_[0]
+
+
+def test_a_fitted_search_stands_for_what_it_found(wave):
+    pipeline = make_pipeline(StandardScaler(), NadarayaWatsonRegressor())
+    search = GridSearchCV(pipeline, {"nadarayawatsonregressor__bandwidth": [0.1, 0.4]})
+    with pytest.raises(TypeError, match=r"got GridSearchCV\. Pass .* fitted search"):
+        BandwidthDisplay.from_estimator(search, *wave)
+    search.fit(*wave)
+    display = BandwidthDisplay.from_estimator(search, *wave, effective_dof=False)
+    assert display.fitted == search.best_params_["nadarayawatsonregressor__bandwidth"]
+
+
+@pytest.mark.parametrize("estimator", [ParametricAttentionRegressor(), LinearRegression()])
+@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: make_pipeline(StandardScaler(), it)])
+def test_other_regressors_have_no_bandwidth_to_draw(wave, estimator, wrap):
+    words = rf"estimator must have criterion_curve; got {type(estimator).__name__}\. Pass"
+    with pytest.raises(TypeError, match=words + r" a NadarayaWatsonRegressor, or a pipeline"):
+        BandwidthDisplay.from_estimator(wrap(estimator), *wave)
 
 
 def test_the_minimum_is_seen_beside_far_larger_values():

@@ -52,6 +52,49 @@ def test_tensors_need_no_detaching():
     assert_array_equal(display.upper, INTERVALS[:, 1])
 
 
+def test_queries_without_an_interval_are_left_out_and_said(ax):
+    bounds = np.vstack([INTERVALS, [[np.nan, np.nan], [np.nan, 1.0]]])
+    display = PredictionIntervalDisplay.from_predictions(
+        [*TARGETS, 1.0, 1.0], bounds, coverage=0.9, ax=ax
+    )
+    assert len(display.intervals_.get_segments()) == 3
+    assert_allclose(display.misses_.get_xydata(), [[2, 2.5]])
+    assert_allclose(display.hits_.get_xydata(), [[0, 0.0], [1, 0.9]])
+    words = "1 of 3 missed (coverage 66.7 %, asked for 90 %),\n2 without interval left out"
+    assert display.misses_.get_label() == words
+    assert [text.get_text() for text in ax.get_legend().get_texts()][-1] == words
+    assert ax.get_xlabel() == "query, by width of the interval"
+    display.plot(order="middle", max_rows=2)
+    assert display.misses_.get_label() == words
+    assert display.ax_.get_xlabel() == "query, by middle of the interval (2 of 3 shown)"
+
+
+def test_queries_outside_the_support_are_no_misses(wave):
+    X, y = wave
+    model = NadarayaWatsonRegressor(0.1, kernel="epanechnikov", extrapolation="nan").fit(X, y)
+    with pytest.warns(UserWarning, match="1 of 2 queries have no training row"):
+        display = PredictionIntervalDisplay.from_estimator(model, [[0.5], [5.0]], [0.1, 0.1])
+    assert display.misses_.get_label().endswith("1 without interval left out")
+
+
+def test_targets_that_are_not_known_are_refused():
+    words = r"y must be known for every query; got NaN for 1 of 3.*Leave those queries out"
+    for bounds in (INTERVALS, np.full((3, 2), np.nan)):
+        with pytest.raises(ValueError, match=words):
+            PredictionIntervalDisplay.from_predictions([0.5, np.nan, 2.9], bounds)
+    lower, upper = INTERVALS.T
+    targets = np.array([0.5, np.nan, 2.9])
+    display = PredictionIntervalDisplay(targets=targets, lower=lower, upper=upper)
+    with pytest.raises(ValueError, match=words):
+        display.plot()
+
+
+def test_some_query_must_have_an_interval():
+    words = r"intervals must be known for one query at least; got NaN for all 3.*'nearest'"
+    with pytest.raises(ValueError, match=words):
+        PredictionIntervalDisplay.from_predictions(TARGETS, np.full((3, 2), np.nan))
+
+
 def test_errors_name_value_rule_and_remedy():
     with pytest.raises(ValueError, match=r"intervals must have shape .*got \(3, 3\) and \(3,\)"):
         PredictionIntervalDisplay.from_predictions(TARGETS, np.ones((3, 3)))

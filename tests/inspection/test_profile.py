@@ -63,9 +63,21 @@ def test_one_feature_of_several_and_one_target(rng):
     assert_array_equal(display.targets, y[:, 1])
     with pytest.raises(ValueError, match="feature must be given, since there are 2: age, size"):
         AttentionProfileDisplay.from_estimator(model, X)
-    for target in (None, 2, -1, True):
+    for target in (None, 2, -1, True, 0.5, "a"):
         with pytest.raises(ValueError, match=r"target must be .* 2 outputs, from 0 to 1; got"):
             AttentionProfileDisplay.from_estimator(model, X, feature=0, target=target)
+
+
+def test_positions_that_are_none(wave):
+    model = NadarayaWatsonRegressor(0.1).fit(*wave)
+    for query in (2, -3, 99, 0.5, True, None):
+        words = rf"query must be the position of one of 2 queries, from 0 to 1; got {query}"
+        with pytest.raises(ValueError, match=words):
+            AttentionProfileDisplay.from_estimator(model, [[0.1], [0.2]], query=query)
+    last = AttentionProfileDisplay.from_estimator(model, [[0.1], [0.2]], query=np.int64(-1))
+    assert last.query_value == 0.2
+    with pytest.raises(ValueError, match=r"n_points must be .* at least 2; got 9\.5"):
+        AttentionProfileDisplay.from_estimator(model, [[0.1]], n_points=9.5)
 
 
 def test_in_a_pipeline_features_are_those_the_regressor_sees(wave):

@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import LinearRegression
+from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -46,6 +47,21 @@ def test_standard_errors_also_of_other_regressors(wave, model):
     assert_array_equal(local.upper, local.prediction + 2.0 * std)
     plain = RegressionDisplay.from_estimator(LinearRegression().fit(X, y), X, band=None)
     assert plain.band_ is None
+
+
+@pytest.mark.parametrize("band", ["std", "interval"])
+@pytest.mark.parametrize("local", [False, True])
+def test_bands_of_searches_and_pipelines(wave, model, band, local):
+    X, y = wave
+    search = GridSearchCV(NadarayaWatsonRegressor(degree=1), {"bandwidth": [0.1]}).fit(X, y)
+    expected = RegressionDisplay.from_estimator(model, X, band=band, local=local)
+    display = RegressionDisplay.from_estimator(search, X, band=band, local=local)
+    assert_array_equal(display.upper, expected.upper)
+    assert_array_equal(display.lower, expected.lower)
+    pipeline = make_pipeline(StandardScaler(), NadarayaWatsonRegressor(0.1 / X.std(), degree=1))
+    search = GridSearchCV(pipeline, {"nadarayawatsonregressor__degree": [1]}).fit(X, y)
+    display = RegressionDisplay.from_estimator(search, X, band=band, local=local)
+    assert_allclose(display.upper, expected.upper)
 
 
 def test_surface_and_slices_of_a_pipeline_on_a_frame(rng):
@@ -111,9 +127,38 @@ def test_styles_are_passed_on(wave, model):
     assert display.line_.get_linestyle() == "--"
 
 
+@pytest.mark.parametrize(
+    ("features", "message"),
+    [
+        (["a", "a"], r"features must be one feature, or a pair of different ones; got \['a', 'a'"),
+        (["a", 0], r"a pair of different ones; got \['a', 0\]"),
+        ([], r"a pair of different ones; got \[\]"),
+        (0.5, r"features must be .* position, from 0 to 1, of one of 2 features; got 0.5.*a, b"),
+        ([0, 1.5], r"features must be .* of 2 features; got 1.5"),
+        ([None, 1], r"features must be .* of 2 features; got None"),
+        (True, r"features must be .* of 2 features; got True"),
+    ],
+)
+def test_features_that_are_none(wave, features, message):
+    pd = pytest.importorskip("pandas")
+    X, y = wave
+    frame = pd.DataFrame({"a": X[:, 0], "b": X[::-1, 0] ** 2})
+    with pytest.raises(ValueError, match=message):
+        RegressionDisplay.from_estimator(
+            NadarayaWatsonRegressor(0.5).fit(frame, y), frame, features=features
+        )
+
+
 def test_errors_name_value_rule_and_remedy(wave, model):
     with pytest.raises(ValueError, match="band must be 'interval', 'std' or None; got 'se'"):
         RegressionDisplay.from_estimator(model, *wave, band="se")
+    for n_points in (1, 2.5, True, "a"):
+        with pytest.raises(ValueError, match="n_points must be a whole number, at least 2; got"):
+            RegressionDisplay.from_estimator(model, *wave, n_points=n_points)
+    linear = LinearRegression().fit(*wave)
+    words = r"band='std' needs .* return_std.*got LinearRegression\. Pass .*band=None"
+    with pytest.raises(TypeError, match=words):
+        RegressionDisplay.from_estimator(linear, *wave, band="std")
     with pytest.raises(ValueError, match=r"one length.*lengths \{'grid': 2, 'prediction': 3\}"):
         RegressionDisplay.from_predictions([0.0, 1.0], [0.0, 1.0, 2.0])
     with pytest.raises(ValueError, match="lower and upper be given together"):

@@ -177,9 +177,19 @@ ERRORS = [
     (lambda: NadarayaWatsonAttention(n_features=0), "n_features must be a positive integer"),
     (lambda: NadarayaWatsonAttention(kernel="uniform"), "kernel must be one of .*'uniform'"),
     (lambda: NadarayaWatsonAttention(dropout=1.0), "dropout must be a probability"),
+    (lambda: NadarayaWatsonAttention(dropout="a"), "dropout must be a probability.*got 'a'"),
+    (lambda: NadarayaWatsonAttention(dropout=None), "dropout must be a probability.*got None"),
+    (lambda: ScaledDotProductAttention("a"), "scale must be None or a finite number.*got 'a'"),
     (lambda: ScaledDotProductAttention(0.0), "scale must be None or a finite number"),
     (lambda: AdditiveAttention(0), "n_features must be a positive integer; got 0"),
     (lambda: MultiHeadKernelAttention(2, 1.5), "n_heads must be a positive integer; got 1.5"),
+    (lambda: MultiHeadKernelAttention(2, True), "n_heads must be a positive integer; got True"),
+    (
+        lambda: MultiHeadKernelAttention(2, 2, bandwidth=[1.0, 2.0]),
+        r"bandwidth must be one positive number.* got \[1.0, 2.0\]\..*log_bandwidth",
+    ),
+    (lambda: MultiHeadKernelAttention(2, bandwidth=-1.0), "bandwidth must be one .* got -1.0"),
+    (lambda: MultiHeadKernelAttention(2, bandwidth="loo"), "bandwidth must be one .* got 'loo'"),
 ]
 
 
