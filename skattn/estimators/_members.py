@@ -172,6 +172,8 @@ def out_of_bag(members):
     """
     table = members[0].design.table
     merged = table.merged()
+    exponent = np.frexp(np.abs(merged.y).max(axis=0))[1]  # squares are not to overflow
+    targets = np.ldexp(merged.y, -exponent)
     places = evenly(np.arange(merged.n_keys), _MOST_ROWS)
     rows = np.flatnonzero(table.first_of_equals())[places]
     total, count = np.zeros((len(rows), table.y.shape[1])), np.zeros(len(rows))
@@ -181,14 +183,15 @@ def out_of_bag(members):
             keys = member.keys
             request = keys.leave_one_out().take(rows[out])
             mean = smooth(request, Resources()).mean
-            total[out] += keys.unit.restore(mean, is_mean=keys.directions is None)
+            mean = keys.unit.restore(mean, is_mean=keys.directions is None)
+            total[out] += np.ldexp(mean, -exponent)
             count[out] += 1
     if not count.any():
         return None
     seen, weights = count > 0, merged.weights / merged.weights.sum()
     share = merged.weights[places[seen]] / merged.weights[places[seen]].sum()
-    variance = weights @ (merged.y - weights @ merged.y) ** 2
-    errors = merged.y[places[seen]] - total[seen] / count[seen, None]
+    variance = weights @ (targets - weights @ targets) ** 2
+    errors = targets[places[seen]] - total[seen] / count[seen, None]
     varies = variance > 0.0
     return float(1.0 - np.mean((share @ errors**2)[varies] / variance[varies]))
 

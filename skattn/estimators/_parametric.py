@@ -209,7 +209,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         The loss before the first step, and after each: the logarithm of the mean squared
         leave-one-out error of standardised targets (plus 1e-6), plus the penalty. With "sgd", the
         sum of squared errors before each step. What is learned beside a metric continues the curve,
-        with a penalty of its own, counted from zero; of several members, it is that of the first.
+        with a penalty of its own, counted from zero, and with `dropout` as drawn; of several
+        members, it is that of the first.
     n_iter_ : int
         Number of steps; the largest of several members.
     validation_scores_ : list of float

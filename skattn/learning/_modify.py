@@ -161,7 +161,7 @@ def _trained(
     n_queries, size = len(loss.errors.queries), settings.batch_size
     batches = Batches(n_queries, size, rate, settings.patience, modifier.seed)
     common = start, prior, settings.tolerance, settings.max_iter, monitor
-    return adam(loss.at, *common, batches, whole=loss.whole().value)
+    return adam(loss.at, *common, batches, whole=loss.sampled)
 
 
 def _prior(

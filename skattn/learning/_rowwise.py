@@ -110,6 +110,14 @@ class RowwiseLoss:
         """The loss without dropout."""
         return RowwiseLoss(self.errors, self.model, self.prior)
 
+    def sampled(self, parameters: Array) -> float:
+        """The loss alone, with what is dropped the same each time."""
+        if self.generator is None:
+            return self.value(parameters)
+        generator = torch.Generator(self.generator.device).manual_seed(0)
+        same = RowwiseLoss(self.errors, self.model, self.prior, self.dropout, generator)
+        return same.value(parameters)
+
     def of(self, errors: LeaveOneOut) -> RowwiseLoss:
         """The loss of other queries, without dropout."""
         return RowwiseLoss(errors, self.model, self.prior)
