@@ -578,7 +578,6 @@ def test_one_head_and_no_modifier_are_the_plain_model(name):
         assert (model_of(name, 1).predict(queries) != expected.predict(queries)).any()
 
 
-@pytest.mark.xfail(strict=True, reason="the step of lowest loss without dropout is the start")
 @pytest.mark.parametrize("degree", [0, 1])
 def test_dropout_learns_another_metric(degree):
     rng = np.random.default_rng(0)
@@ -717,7 +716,6 @@ def test_global_state_is_left_alone():
     assert state() == before
 
 
-@pytest.mark.xfail(strict=True, raises=RuntimeWarning, reason="squares in the unit of targets")
 def test_out_of_bag_scores_do_not_depend_on_the_unit_of_targets():
     X, y, _ = rows()
     model, unit = model_of("members", 1), 1e200
