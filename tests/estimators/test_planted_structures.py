@@ -283,7 +283,9 @@ def test_twenty_seeds_are_finite_and_end_no_worse_than_the_metric_alone(name, de
         assert np.isfinite(model.predict_interval(X)).all()
         reached = np.mean((y - model.predict(None)) ** 2) / y.var(ddof=1)
         loss = np.log(reached + 1e-6)  # without a penalty
-        if name == "mixture":  # which need not begin where the metric alone is
+        if "dropout" in name:  # judged with what it drops
+            assert loss <= plain.loss_curve_[-1] + 0.2
+        elif name == "mixture":  # which need not begin where the metric alone is
             assert loss <= plain.loss_curve_[-1] + 0.05
             assert_allclose(loss, min(model.loss_curve_[len(plain.loss_curve_) :]), atol=1e-5)
         else:  # the best state is kept
