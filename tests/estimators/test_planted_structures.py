@@ -65,11 +65,10 @@ def test_corrupted_rows_are_found(degree):
         assert np.median(gains) <= 0.9
 
 
-@pytest.mark.xfail(strict=True, reason="the kernel shrinks too, where wrong rows are neighbours")
 def test_corrupted_rows_harm_less_on_average():
     options = {"degree": 1, "rank_features": False}
     runs = compared(corrupted, {"modifier": "sample"}, **options)
-    gains = [gain for _, _, gain in runs]  # 3.3 for one seed of ten, 0.8 for the others
+    gains = [gain for _, _, gain in runs]
     assert np.mean(gains) <= 0.9
 
 
@@ -284,7 +283,9 @@ def test_twenty_seeds_are_finite_and_end_no_worse_than_the_metric_alone(name, de
         assert np.isfinite(model.predict_interval(X)).all()
         reached = np.mean((y - model.predict(None)) ** 2) / y.var(ddof=1)
         loss = np.log(reached + 1e-6)  # without a penalty
-        if name == "mixture":  # which need not begin where the metric alone is
+        if "dropout" in name:  # judged with what it drops
+            assert loss <= plain.loss_curve_[-1] + 0.2
+        elif name == "mixture":  # which need not begin where the metric alone is
             assert loss <= plain.loss_curve_[-1] + 0.05
             assert_allclose(loss, min(model.loss_curve_[len(plain.loss_curve_) :]), atol=1e-5)
         else:  # the best state is kept
