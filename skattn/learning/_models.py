@@ -29,7 +29,7 @@ Array = NDArray[np.float64]
 # Standard deviations the prior gives log-factors of features around those of the given metric, and
 # of rows or regions around one; and weights of networks and gates around zero.
 _FEATURES, _ROWS, _WEIGHTS = 1.0, 1.5, 1.0
-_KEYS = 1.0
+_KEYS, _HELD = 1.0, 0.1
 # The same of the weights of an encoder, and its frequencies for each feature.
 _NETWORK, _FREQUENCIES = 3.0, 8
 
@@ -115,8 +115,8 @@ class SampleModel:
         return np.zeros(self.n_parameters)
 
     def spread(self) -> Array:
-        """Standard deviations of the prior."""
-        return np.append(self.base.spread(), np.full(self.n_keys, _KEYS))
+        """Standard deviations of the prior; wrong rows are not to be met by a narrower metric."""
+        return np.append(_HELD * self.base.spread(), np.full(self.n_keys, _KEYS))
 
     def rows(self, parameters: Tensor, features: Tensor) -> RowNumbers:
         """Coordinates and log-factors."""
