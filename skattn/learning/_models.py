@@ -27,9 +27,10 @@ from skattn.modifiers import (
 Array = NDArray[np.float64]
 
 # Standard deviations the prior gives log-factors of features around those of the given metric, and
-# of rows or regions around one; and weights of networks and gates around zero.
-_FEATURES, _ROWS, _WEIGHTS = 1.0, 1.5, 1.0
-_KEYS, _HELD = 1.0, 0.1
+# of regions around one; and weights of networks and gates around zero.
+_FEATURES, _REGIONS, _WEIGHTS = 1.0, 1.5, 1.0
+# The same of keys around one, and by how much features are held more tightly beside them.
+_KEYS, _HELD = 1.0, 0.5
 # The same of the weights of an encoder, and its frequencies for each feature.
 _NETWORK, _FREQUENCIES = 3.0, 8
 
@@ -115,7 +116,7 @@ class SampleModel:
         return np.zeros(self.n_parameters)
 
     def spread(self) -> Array:
-        """Standard deviations of the prior; wrong rows are not to be met by a narrower metric."""
+        """Standard deviations of the prior; the metric is held, not to be narrowed around wrong rows."""
         return np.append(_HELD * self.base.spread(), np.full(self.n_keys, _KEYS))
 
     def rows(self, parameters: Tensor, features: Tensor) -> RowNumbers:
@@ -200,7 +201,7 @@ class HierarchicalModel:
 
     def spread(self) -> Array:
         """Standard deviations of the prior."""
-        return np.append(self.base.spread(), np.full(self.memberships.shape[1], _ROWS))
+        return np.append(self.base.spread(), np.full(self.memberships.shape[1], _REGIONS))
 
     def rows(self, parameters: Tensor, features: Tensor) -> RowNumbers:
         """Coordinates and log-scales."""
