@@ -116,7 +116,7 @@ class SampleModel:
         return np.zeros(self.n_parameters)
 
     def spread(self) -> Array:
-        """Standard deviations of the prior; the metric is held, not to be narrowed around wrong rows."""
+        """Standard deviations of the prior; the metric is not to narrow around wrong rows."""
         return np.append(_HELD * self.base.spread(), np.full(self.n_keys, _KEYS))
 
     def rows(self, parameters: Tensor, features: Tensor) -> RowNumbers:
