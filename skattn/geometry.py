@@ -21,6 +21,7 @@ __all__ = [
     "Unit",
     "are_multiplicities",
     "axis_bandwidths",
+    "evenly_spaced",
     "principal_axes",
     "rounded_center",
 ]
@@ -63,6 +64,11 @@ def rounded_center(columns: Array) -> Array:
         center = np.round(ordered[len(columns) // 2] / quantum) * quantum
     usable = (half_range > 0.0) & np.isfinite(center)
     return np.clip(np.where(usable, center, low), low, high)
+
+
+def evenly_spaced(n: int, most: int) -> Indices:
+    """Positions of at most so many of n rows, evenly spaced, both ends included."""
+    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
 def are_multiplicities(weights: Array) -> bool:

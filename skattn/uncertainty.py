@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skattn.attention import Line, Request, Resources, Rows, read_rows
-from skattn.geometry import Own
+from skattn.geometry import Own, evenly_spaced
 from skattn.smoother import Lines, effective_neighbors, fit_lines, heads_of, smooth
 
 __all__ = [
@@ -163,7 +163,7 @@ def residual_scales(
     sizes = np.abs(left_out.residuals)
     overall = left_out.counts @ sizes / left_out.counts.sum()
     units = np.where(overall > 0.0, overall, 1.0)
-    sample = np.unique(np.linspace(0, len(sizes) - 1, _SCALE_ROWS).astype(np.intp))
+    sample = evenly_spaced(len(sizes), _SCALE_ROWS)
     few, shares = rows.take(sample), left_out.counts[sample]
 
     def error(multiple: float) -> float:

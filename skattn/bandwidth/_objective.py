@@ -9,17 +9,12 @@ from numpy.typing import NDArray
 
 from skattn.attention import Line, Radii, Request, Resources
 from skattn.bandwidth._criteria import EXACT, aicc, gcv, mean_squares
-from skattn.geometry import Own, axis_bandwidths
+from skattn.geometry import Own, axis_bandwidths, evenly_spaced
 from skattn.kernels import Kernel
 from skattn.smoother import smooth, smooth_slopes
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
-
-
-def systematic(n: int, most: int) -> Indices:
-    """At most so many of n rows, evenly spaced."""
-    return np.arange(n) if n <= most else np.linspace(0, n - 1, most).astype(np.intp)
 
 
 @dataclass(frozen=True)
@@ -81,7 +76,7 @@ class Objective:
 
     def at_most(self, n_queries: int) -> Objective:
         """The same criterion, evaluated at fewer of the rows."""
-        return replace(self, rows=self.rows[systematic(len(self.rows), n_queries)])
+        return replace(self, rows=self.rows[evenly_spaced(len(self.rows), n_queries)])
 
     def single(self) -> Objective:
         """The same criterion, single precision allowed."""

@@ -29,6 +29,7 @@ from skattn.bandwidth._descent import (
 from skattn.bandwidth._line_fleet import LineFleet
 from skattn.bandwidth._objective import Objective
 from skattn.bandwidth._scout import Fleet, can_scout, distinct, fleet_of, scout
+from skattn.geometry import evenly_spaced
 
 __all__ = ["search_common", "search_each"]
 
@@ -54,7 +55,7 @@ _MANY_PAIRS = 4_000_000
 
 def ladder(objective: Objective, *, exact: bool) -> tuple[Array, int]:
     """Common bandwidths in spreads, from wide to narrow, and their steps to half the square."""
-    sample = objective.coordinates[np.linspace(0, len(objective.coordinates) - 1, 200).astype(int)]
+    sample = objective.coordinates[evenly_spaced(len(objective.coordinates), 200)]
     distances = cdist(sample, objective.coordinates)
     gaps = np.where(distances > 0.0, distances, np.inf).min(axis=1)
     density = (len(sample) / len(objective.coordinates)) ** (1.0 / objective.coordinates.shape[1])

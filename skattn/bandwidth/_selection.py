@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from skattn.attention import Resources, single_threaded_blas
 from skattn.bandwidth._criteria import mean_squares
 from skattn.bandwidth._descent import Candidate
-from skattn.bandwidth._objective import Objective, systematic
+from skattn.bandwidth._objective import Objective
 from skattn.bandwidth._rules import effective_rows, spread
 from skattn.bandwidth._scout import can_scout
 from skattn.bandwidth._search import search_common, search_each
@@ -19,6 +19,7 @@ from skattn.geometry import (
     MOST_DIRECTIONS,
     Table,
     are_multiplicities,
+    evenly_spaced,
     principal_axes,
     rounded_center,
 )
@@ -223,7 +224,7 @@ def _objective(
     table: Table, criterion: Criterion, scale: Array, units: _Units, most_rows: int
 ) -> Objective:
     """The criterion on all rows, or a systematic sample of them."""
-    chosen = systematic(len(table.X), most_rows)
+    chosen = evenly_spaced(len(table.X), most_rows)
     values, table = units.values[chosen], table.take(chosen)
     informative = np.isfinite(scale)
     X = table.X[:, informative]
@@ -241,7 +242,7 @@ def _objective(
         criterion.name,
         criterion.kernel,
         n,
-        systematic(len(coordinates), criterion.max_queries),
+        evenly_spaced(len(coordinates), criterion.max_queries),
         replace(criterion.resources, tolerance=_TOLERANCE),
         criterion.degree,
         principal_axes(coordinates, weights) if many else None,

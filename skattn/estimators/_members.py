@@ -11,6 +11,7 @@ import numpy as np
 from skattn.attention import Resources
 from skattn.embedding import EncodedEmbedding
 from skattn.estimators._design import Design
+from skattn.geometry import evenly_spaced
 from skattn.modifiers import ConstantGates, Modification
 from skattn.smoother import EqualGates, Keys, smooth
 
@@ -40,7 +41,7 @@ class Division(NamedTuple):
         n_rows, n_units = len(units), units.max() + 1
         most_units = n_units if n_rows <= most else max(n_units * most // n_rows, 1)
         if drawn is None:
-            chosen = evenly(np.arange(n_units), most_units)
+            chosen = evenly_spaced(n_units, most_units)
         else:
             size = min(max(int(np.ceil(drawn * n_units)), min(2, n_units)), most_units)
             chosen = rng.permutation(n_units)[:size]
@@ -50,7 +51,11 @@ class Division(NamedTuple):
             watched = rng.permutation(chosen)[:n_held]
         others = np.flatnonzero(~np.isin(units, chosen))
         queries = np.flatnonzero(np.isin(units, np.setdiff1d(chosen, watched)))
-        return cls(queries, np.flatnonzero(np.isin(units, watched)), evenly(others, _MOST_ROWS))
+        return cls(
+            queries,
+            np.flatnonzero(np.isin(units, watched)),
+            others[evenly_spaced(len(others), _MOST_ROWS)],
+        )
 
 
 @dataclass(frozen=True)
@@ -126,7 +131,7 @@ class Member:
             return lengths[0] * np.sqrt(share @ keys.scales.factors(merged.X) ** 2)
         if not isinstance(keys.frame, EncodedEmbedding):
             return lengths[0]
-        standard, few = keys.frame.standard, evenly(np.arange(merged.n_keys), _MOST_ROWS)
+        standard, few = keys.frame.standard, evenly_spaced(merged.n_keys, _MOST_ROWS)
         squares = (keys.frame.encoder.jacobian(standard.of(merged.X[few])) ** 2).sum(axis=2)
         encoded = np.zeros_like(lengths[0])
         roots = np.sqrt(share[few] @ squares / share[few].sum())
@@ -174,7 +179,7 @@ def out_of_bag(members):
     merged = table.merged()
     exponent = np.frexp(np.abs(merged.y).max(axis=0))[1]  # squares are not to overflow
     targets = np.ldexp(merged.y, -exponent)
-    places = evenly(np.arange(merged.n_keys), _MOST_ROWS)
+    places = evenly_spaced(merged.n_keys, _MOST_ROWS)
     rows = np.flatnonzero(table.first_of_equals())[places]
     total, count = np.zeros((len(rows), table.y.shape[1])), np.zeros(len(rows))
     for member in members:
@@ -200,13 +205,6 @@ def mean_factors(members):
     """Root mean squares over members of the factor of each feature, (n_features,)."""
     factors = np.stack([member.factors() for member in members])
     return _root_mean_square(factors, np.full(len(members), 1.0 / len(members)))
-
-
-def evenly(rows, most):
-    """At most so many of some rows, evenly spaced."""
-    if len(rows) <= most:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, most).astype(np.intp)]
 
 
 def _root_mean_square(rows, shares):

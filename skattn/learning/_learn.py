@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from skattn.geometry import evenly_spaced
 from skattn.learning._metric import FeatureMetric, Metric, ProjectionMetric, RawMetric, ScalarMetric
 from skattn.learning._objective import LeaveOneOut, Problem
 from skattn.learning._start import common_start
@@ -210,7 +211,7 @@ def score(problem: Problem, rows: Indices, learned: Learned, device: torch.devic
 
 def few_of(queries: Indices) -> Indices:
     """Up to 300 of some queries, evenly spaced."""
-    return queries[np.unique(np.linspace(0, len(queries) - 1, _START_QUERIES).astype(np.intp))]
+    return queries[evenly_spaced(len(queries), _START_QUERIES)]
 
 
 @dataclass(frozen=True)

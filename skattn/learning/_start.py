@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
+from skattn.geometry import evenly_spaced
 from skattn.learning._metric import ScalarMetric
 from skattn.learning._objective import LeaveOneOut
 
@@ -33,7 +34,7 @@ def common_start(errors: LeaveOneOut) -> tuple[float, float]:
         1 at degree 0, where there is none.
     """
     features = errors.problem.features
-    sample = features[np.unique(np.linspace(0, len(features) - 1, _ROWS).astype(np.intp))]
+    sample = features[evenly_spaced(len(features), _ROWS)]
     distances = pdist(sample, "sqeuclidean")
     positive = distances[distances > 0.0]
     middle = np.log(28.0 / np.median(positive)) / 2.0 if positive.size else 0.0
