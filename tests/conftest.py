@@ -1,5 +1,10 @@
 """Small data sets that several tests share."""
 
+import os
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the cores already; before NumPy is loaded
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import numpy as np
 import pytest
 from hypothesis import settings
