@@ -272,7 +272,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
     >>> model = ParametricAttentionRegressor(rank_features=False).fit(X, y)
     >>> model.predict([[0.3, 0.5, 0.0]]).round(1)
     array([1.4])
-    >>> bool(model.w_[0] > 5 * model.w_[2])
+    >>> bool(model.w_[0] > 2 * model.w_[2])
     True
     """
 
