@@ -138,7 +138,7 @@ def test_front_page_quotes_the_measured_errors():
         f"{wins(learned, errors['k-NN'])[0]}." in text
     )
     assert f"Error {mean['GP']:.3f}, **smaller** than learned ({mean['learned attention']})" in text
-    assert f"yacht: {errors['GP']['yacht']} against {learned['yacht']}" in text
+    assert f"yacht: {errors['GP']['yacht']:.3f} against {learned['yacht']:.3f}" in text
     lost = wins(errors["GP"], learned)[0]
     assert f"Gaussian process on {lost} of the 16" in " ".join(PAGES["benchmarks.rst"].split())
     assert f"on {lost} of 16" in text

@@ -19,8 +19,9 @@ Indices = NDArray[np.intp]
 
 # Weights below are what underflow was clamped to, not weights.
 _NEGLIGIBLE = 1e-295
-# Queries of a block: enough for matrix products with its weights to be efficient.
-_ROWS = 64
+# Queries of a block: enough for matrix products with its weights to be efficient. For local lines
+# more, where so many bytes hold them, to share among them what is prepared of the keys.
+_ROWS, _MOST_ROWS, _BYTES = 64, 192, 1 << 23
 # A head with a larger share that is outside its support puts the query outside.
 _COUNTING_SHARE = 1e-3
 # Distances and radii are computed in different ways; so much of them is rounding.
@@ -57,10 +58,14 @@ def read_rows(request: Request, resources: Resources, receive: Callable[[Rows], 
 
     `receive` is called from several threads, once for each block.
 
-    Time O(n_queries * n_keys * n_features); memory O(n_keys) for some 64 queries a thread.
+    Time O(n_queries * n_keys * n_features); memory O(n_keys) for 64 queries a thread; for local
+    lines for up to 192, while that is no more than 8 MiB.
     """
     double = replace(resources, dtype=np.dtype(np.float64))
-    blocks = double.row_blocks(len(request.queries), len(request.keys), least=_ROWS)
+    n_rows = _ROWS
+    if request.line is not None and request.radii is None:
+        n_rows = int(np.clip(_BYTES // (8 * len(request.keys)), _ROWS, _MOST_ROWS))
+    blocks = double.row_blocks(len(request.queries), len(request.keys), least=n_rows)
     reader = _Reader(request, double)
 
     def run(row_blocks: Sequence[slice]) -> None:
