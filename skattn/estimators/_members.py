@@ -37,7 +37,7 @@ class Division(NamedTuple):
         rows; or the share `drawn` of them, at most so many, drawn by `rng`. The share `held` of the
         queries is for validation. Of the other rows, up to 1000 are for the honest score.
         """
-        units = np.unique(own.start[: len(own.kept)], return_inverse=True)[1]
+        units = np.unique(own.start, return_inverse=True)[1]
         n_rows, n_units = len(units), units.max() + 1
         most_units = n_units if n_rows <= most else max(n_units * most // n_rows, 1)
         if drawn is None:
@@ -143,19 +143,18 @@ class Member:
         return self.design.axis()
 
     def sample_factors(self):
-        """What multiplies the weight of each training row, as given to `fit`; or None."""
-        log_factors = self.modification.log_factors
-        if log_factors is None:
-            return None
-        table = self.design.table
+        """What multiplies the weight of each training row, as given to `fit`."""
+        table, log_factors = self.design.table, self.modification.log_factors
         factors = np.ones(len(table.rows))
+        if log_factors is None:  # training was stopped before
+            return factors
         factors[table.rows[: table.n_keys]] = np.exp(log_factors[table.places_when_merged()])
         return factors
 
     def mixture_weight(self):
-        """The share of the learned weights in a mixture; or None."""
+        """The share of the learned weights in a mixture."""
         gates = self.modification.gates
-        return float(gates.constant[0]) if isinstance(gates, ConstantGates) else None
+        return float(gates.constant[0]) if isinstance(gates, ConstantGates) else 1.0
 
 
 def is_one_metric(keys):

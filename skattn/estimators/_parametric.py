@@ -38,7 +38,7 @@ from skattn.estimators._members import (
 from skattn.estimators._nadaraya_watson import NadarayaWatsonRegressor
 from skattn.geometry import Table
 from skattn.kernels import KERNELS, get_kernel
-from skattn.smoother import Keys, kernel_weights
+from skattn.smoother import Keys, weights_by_head
 
 # Of more training rows, so many are queries in training.
 _MOST_QUERIES = 1000
@@ -621,7 +621,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
 
     def _describe(self, members):
         """Set what tells about the members, in the units of the features."""
-        first, is_single = members[0], len(members) == 1
+        first, is_single = members[0], self.n_estimators == 1
         self.w_ = mean_factors(members)
         with np.errstate(divide="ignore"):
             self.bandwidth_ = 1.0 / self.w_
@@ -711,16 +711,14 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         Memory O(n_heads * n_queries * n_samples).
         """
         request, _ = self._request(X)
-        table, resources = self._keys.table, self._resources(np.float64)
-        parts = [(np.ones(len(request.queries)), request)]
-        if request.heads:
-            parts = [(head.gate, head.request) for head in request.heads]
-        _, outside = kernel_weights(request, resources)
-        weights = np.zeros((len(parts), len(request.queries), len(table.rows)))
-        for head, (_, part) in enumerate(parts):
-            weights[head][:, table.rows[: table.n_keys]], _ = kernel_weights(part, resources)
+        table = self._keys.table
+        found, outside = weights_by_head(request, self._resources(np.float64))
+        weights = np.zeros((*found.shape[:2], len(table.rows)))
+        weights[:, :, table.rows[: table.n_keys]] = found
         weights = self._extrapolated(weights.swapaxes(0, 1), outside, "weights").swapaxes(0, 1)
-        gates = np.stack([gate for gate, _ in parts], axis=1)
+        gates = np.ones((len(request.queries), 1))
+        if request.heads:
+            gates = np.stack([head.gate for head in request.heads], axis=1)
         order = slice(None) if X is not None else np.argsort(table.rows)
         return Bunch(weights=weights[:, order], gates=gates[order])
 

@@ -39,13 +39,13 @@ __all__ = [
     "fit_lines",
     "heads_of",
     "inverse_variances",
-    "kernel_weights",
     "prediction_variance",
     "smooth",
     "smooth_gradient",
     "smooth_slopes",
     "smoother_matrix",
     "smoother_rows",
+    "weights_by_head",
 ]
 
 Array = NDArray[np.float64]
@@ -156,10 +156,27 @@ def smoother_matrix(
     return collect_weights(request, resources, top_k, lambda block: smoother_rows(block, request))
 
 
-def kernel_weights(request: Request, resources: Resources) -> tuple[Array, NDArray[np.bool_]]:
-    """Attention weights of the kernel at any degree; arguments and results of `smoother_matrix`."""
-    found, outside = collect_weights(request, resources, None, lambda block: block.weights)
-    return np.asarray(found), outside
+def weights_by_head(request: Request, resources: Resources) -> tuple[Array, NDArray[np.bool_]]:
+    """Attention weights of the kernel, at any degree.
+
+    Returns
+    -------
+    weights : ndarray of shape (n_heads, n_queries, n_keys)
+        Of each head of the request, or of the only one.
+    outside : ndarray of shape (n_queries,) of bool
+        Queries without a key in the support.
+    """
+    n_heads, n_queries = max(len(request.heads), 1), len(request.queries)
+    weights = np.empty((n_heads, n_queries, len(request.keys)))
+    outside = np.zeros(n_queries, dtype=bool)
+
+    def receive(block: Rows) -> None:
+        outside[block.queries] = block.outside
+        for head, rows in enumerate(block.heads or (block,)):
+            weights[head, block.queries] = rows.weights
+
+    read_rows(request, resources, receive)
+    return weights, outside
 
 
 def smoother_rows(block: Rows, request: Request) -> Array:

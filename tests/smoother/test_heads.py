@@ -13,10 +13,10 @@ from skattn.smoother import (
     EqualGates,
     Keys,
     effective_neighbors,
-    kernel_weights,
     prediction_variance,
     smooth,
     smoother_matrix,
+    weights_by_head,
 )
 from skattn.uncertainty import (
     LeftOut,
@@ -30,6 +30,12 @@ N, RESOURCES = 60, Resources()
 BANDWIDTHS = [np.array([0.4, 1.1]), np.array([1.5, 0.3])]
 RIDGE = 0.02
 CASES = [(gates, degree) for gates in ("equal", "varying") for degree in (0, 1)]
+
+
+def mixed_weights(request):
+    """Weights of the heads, by their shares."""
+    gates = [head.gate for head in request.heads]
+    return np.einsum("hq,hqk->qk", gates, weights_by_head(request, RESOURCES)[0])
 
 
 @dataclass(frozen=True)
@@ -130,7 +136,7 @@ def test_means_and_rows_of_the_smoother_are_mixed_by_the_gates(gates, degree, ki
     found, outside = smoother_matrix(request, RESOURCES)
     assert_allclose(found, rows, atol=1e-12)
     assert_allclose(found.sum(axis=1), 1.0, rtol=1e-12)
-    assert_allclose(kernel_weights(request, RESOURCES)[0], weights, atol=1e-13)
+    assert_allclose(mixed_weights(request), weights, atol=1e-13)
     smoothed = smooth(request, RESOURCES)
     mean = keys.unit.restore(smoothed.mean, is_mean=degree == 0)
     assert_allclose(mean, rows @ table.y, atol=1e-11)
@@ -325,7 +331,7 @@ def test_a_head_outside_its_support_takes_the_nearest_row_and_others_do_not(kern
     outside = np.array([smooth(part, RESOURCES).outside for part in single])
     assert (outside[0] != outside[1]).any()
     assert_allclose(smoother_matrix(request, RESOURCES)[0], rows, atol=1e-11)
-    assert_allclose(kernel_weights(request, RESOURCES)[0], weights, atol=1e-12)
+    assert_allclose(mixed_weights(request), weights, atol=1e-12)
     # a query is outside where any head with more than a thousandth of it is
     counted = (outside & (GATES["varying"].shares(queries).T > 1e-3)).any(axis=0)
     assert_array_equal(smooth(request, RESOURCES).outside, counted)
