@@ -137,7 +137,7 @@ def modify(
         learned.losses + trained.losses[1:],
         learned.validation_scores + trained.validation_scores[1:],
         learned.has_converged and trained.has_converged,
-        loss.whole().r_squared(trained.parameters),
+        loss.of(errors).r_squared(trained.parameters),
         others,
     )
 

@@ -106,10 +106,6 @@ class RowwiseLoss:
         some = self.errors.at(positions)
         return RowwiseLoss(some, self.model, self.prior, self.dropout, self.generator)
 
-    def whole(self) -> RowwiseLoss:
-        """The loss without dropout."""
-        return RowwiseLoss(self.errors, self.model, self.prior)
-
     def sampled(self, parameters: Array) -> float:
         """The loss alone, with what is dropped the same each time."""
         if self.generator is None:

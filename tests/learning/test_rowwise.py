@@ -309,7 +309,7 @@ def test_the_prior_alone_moves_what_does_not_count():
 def test_the_loss_at_all_positions_is_the_whole(name, degree):
     loss, parameters = loss_of(name, problem_of("student", degree, "repeated"))
     whole = loss(parameters)
-    for found in (loss.at(np.arange(N)), loss.whole(), loss.of(loss.errors)):
+    for found in (loss.at(np.arange(N)), loss.of(loss.errors)):
         value, gradient, _ = found(parameters)
         assert_allclose(value, whole[0], rtol=1e-13)
         assert_allclose(gradient, whole[1], rtol=1e-11, atol=1e-14)
@@ -342,7 +342,7 @@ def test_no_dropout_is_none():
     nobody, _ = loss_of("heads", problem, dropout=0.9, generator=None)
     some, _ = loss_of("heads", problem, dropout=0.5, generator=generator(1))
     expected = loss(parameters)
-    for other in (zero, nobody, some.whole(), some.of(some.errors)):
+    for other in (zero, nobody, some.of(some.errors)):
         found = other(parameters)
         assert found[0] == expected[0]
         assert_array_equal(found[1], expected[1])
