@@ -98,7 +98,8 @@ class AttentionRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):
         part of it.
 
         Time O(n_queries * n_samples * n_features), memory O((n_queries + n_samples) * n_features)
-        and about 2 MiB a thread; standard errors take O(n_samples ** 2 * n_features) more time.
+        and about 2 MiB a thread, for local lines about 8 MiB and O(n_samples * n_features ** 2);
+        standard errors take O(n_samples ** 2 * n_features) more time.
         """
         is_local = isinstance(return_std, str) and return_std == "local"
         if not (isinstance(return_std, bool | np.bool_) or is_local):

@@ -173,7 +173,7 @@ class NadarayaWatsonRegressor(AttentionInference):
     Complexity: `fit` O(n log n * d) and, when the bandwidth is selected, a few dozen times
     O(min(n, max_queries) * n * d) time; prediction O(n_queries * n * d) time; both with memory
     O((n + n_queries) * d) and about 2 MiB a thread. Local lines take O(d**2) for d in time, and
-    O(n * d**2) memory a thread.
+    about 8 MiB and O(n * d**2) memory a thread.
 
     References
     ----------
