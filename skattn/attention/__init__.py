@@ -23,7 +23,15 @@ from skattn.attention._dense import dense_sums
 from skattn.attention._far import far_slopes, far_sums
 from skattn.attention._grid import bandwidth_ladder, grid_means
 from skattn.attention._merge import Sums
-from skattn.attention._request import Head, Line, Radii, Request, Resources, slices
+from skattn.attention._request import (
+    Head,
+    Line,
+    Radii,
+    Request,
+    Resources,
+    outside_of_mixed,
+    slices,
+)
 from skattn.attention._rows import Rows, inverse_radii, read_rows
 from skattn.attention._slopes import slope_sums
 from skattn.attention._threads import run_blocks, single_threaded_blas
@@ -47,6 +55,7 @@ __all__ = [
     "collect_weights",
     "grid_means",
     "inverse_radii",
+    "outside_of_mixed",
     "read_rows",
     "run_blocks",
     "single_threaded_blas",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,8 @@ from skattn.kernels import Kernel
 
 Array = NDArray[np.float64]
 
+# A head of a larger share that is outside its support puts the query outside.
+_COUNTING_SHARE = 1e-3
 # So many pairs of queries and keys are not worth another thread, or another block.
 _FEW_PAIRS = 400_000
 
@@ -73,6 +75,21 @@ class Head:
 
     gate: Array
     request: Request
+
+
+def outside_of_mixed(
+    gates: Sequence[Array], outside: Sequence[NDArray[np.bool_]]
+) -> NDArray[np.bool_]:
+    """Queries for which some head that counts has no key in its support.
+
+    Parameters
+    ----------
+    gates : sequence of ndarray of shape (n_queries,)
+    outside : sequence of ndarray of shape (n_queries,) of bool
+        Of each head.
+    """
+    counting = np.stack(gates) > _COUNTING_SHARE
+    return np.asarray((counting & np.stack(outside)).any(axis=0))
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from scipy.spatial.distance import cdist
 
 from skattn.attention._blocks import WeightBlocks
 from skattn.attention._far import FarWeights, far_weights
-from skattn.attention._request import Request, Resources
+from skattn.attention._request import Request, Resources, outside_of_mixed
 from skattn.attention._threads import run_blocks
 
 Array = NDArray[np.float64]
@@ -22,8 +22,6 @@ _NEGLIGIBLE = 1e-295
 # Queries of a block: enough for matrix products with its weights to be efficient. For local lines
 # more, where so many bytes hold them, to share among them what is prepared of the keys.
 _ROWS, _MOST_ROWS, _BYTES = 64, 192, 1 << 23
-# A head with a larger share that is outside its support puts the query outside.
-_COUNTING_SHARE = 1e-3
 # Distances and radii are computed in different ways; so much of them is rounding.
 _ROUNDING = 1e-12
 
@@ -101,10 +99,7 @@ class _Reader:
             weights += gate[:, None] * head.weights
             own_weight += gate * head.own_weight
         weights /= weights.sum(axis=1, keepdims=True)
-        counts = [gate > _COUNTING_SHARE for gate in gates]
-        outside = np.logical_or.reduce(
-            [head.outside & counted for head, counted in zip(heads, counts, strict=True)]
-        )
+        outside = outside_of_mixed(gates, [head.outside for head in heads])
         return Rows(queries, weights, own_weight, outside, heads)
 
 

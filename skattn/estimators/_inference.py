@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skattn._sklearn import check_rows
+from skattn.attention import outside_of_mixed
 from skattn.bandwidth import spread
 from skattn.estimators._base import AttentionRegressor, is_whole
 from skattn.estimators._explanation import Explanation
@@ -243,7 +244,7 @@ class AttentionInference(AttentionRegressor):
             ]
             gates = [head.gate for head in request.heads]
             gradient = np.einsum("hq,hqjp->qjp", gates, [gradient for gradient, _ in parts])
-            return gradient, np.logical_and.reduce([outside for _, outside in parts])
+            return gradient, outside_of_mixed(gates, [outside for _, outside in parts])
         slopes, outside = smooth_gradient(request, self._resources(np.float64))
         chart = keys.frame if keys.directions is None else keys.directions
         features, slopes = chart.gradient(slopes, rows)

@@ -166,7 +166,8 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionInference):
         factors, and so does what is learned beside a metric.
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"
         What happens to queries outside every support of a compact kernel, as in
-        :class:`NadarayaWatsonRegressor`.
+        :class:`NadarayaWatsonRegressor`; of several heads or members, outside those of one with a
+        share of more than 0.001.
     device : str, default=None
         Where training runs: "cpu", "cuda", "cuda:1", or "auto" for CUDA where there is one. None
         is the CPU.

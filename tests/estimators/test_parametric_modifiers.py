@@ -954,3 +954,29 @@ print(repr(found))
     for key, model in models.items():
         assert_array_equal(found[key][0], model.predict(queries))
         assert_array_equal(found[key][1], model.predict(None))
+
+
+# ---------------------------------------------------------------------------------------------
+# Outside the support of a head
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+def test_gradients_are_missing_where_predictions_are(degree):
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (80, 2))
+    y = np.where(X[:, 0] < 0.0, np.sin(4.0 * X[:, 1]), X[:, 0])
+    model = ParametricAttentionRegressor(
+        "feature",
+        degree=degree,
+        kernel="epanechnikov",
+        n_heads=2,
+        rank_features=False,
+        extrapolation="nan",
+    ).fit(X, y)
+    queries = rng.uniform(-1.6, 1.6, (300, 2))
+    with pytest.warns(UserWarning, match="no training row within"):
+        missing = np.isnan(model.predict(queries))
+    with pytest.warns(UserWarning, match="no training row within"):
+        slopes = model.predict_gradient(queries)
+    assert 0 < missing.sum() < 300
+    assert_array_equal(np.isnan(slopes).all(axis=1), missing)
