@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.geometry import Frame
+from skattn._geometry import Frame
 
 __all__ = [
     "ConstantGates",

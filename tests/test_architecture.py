@@ -56,14 +56,14 @@ LAYERS = {
 }
 # Who may import what from outside.
 RESERVED = {
-    "torch": ("skattn.attention._torch", "skattn.learning", "skattn.nn"),
+    "torch": ("skattn._attention._torch", "skattn._learning", "skattn.nn"),
     "matplotlib": ("skattn.inspection",),
     "dask": ("skattn.distributed",),
-    "numba": ("skattn.attention",),
-    "finufft": ("skattn.attention",),
-    "pandas": ("skattn.estimators._explanation",),
+    "numba": ("skattn._attention",),
+    "finufft": ("skattn._attention",),
+    "pandas": ("skattn._estimators._explanation",),
     "polars": (),
-    "sklearn": ("skattn.estimators", "skattn._sklearn", "skattn.inspection"),
+    "sklearn": ("skattn._estimators", "skattn._sklearn", "skattn.inspection"),
 }
 
 
@@ -120,7 +120,7 @@ def test_layers_take_nothing_but_tensors_from_attention():
     for module in modules():
         if room(module) == "nn":
             names = {name for name in imports(module) if room(name) == "attention"}
-            assert names <= {"skattn.attention._torch"}, module
+            assert names <= {"skattn._attention._torch"}, module
 
 
 def test_private_scikit_learn_names_live_in_one_file():

@@ -7,8 +7,8 @@ from scipy.stats import rankdata
 
 pytest.importorskip("torch")
 
-from skattn.embedding import BentDirections, Embedding, EncodedEmbedding, Ranks
-from skattn.geometry import Directions, Frame
+from skattn._geometry.feature_maps import BentDirections, Embedding, EncodedEmbedding, Ranks
+from skattn._geometry import Directions, Frame
 from skattn.modifiers import Encoder, Standard
 
 

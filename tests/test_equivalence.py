@@ -6,9 +6,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.neighbors import RadiusNeighborsRegressor
 
 from skattn import NadarayaWatsonRegressor
-from skattn.attention import Resources, attend, attend_weights
-from skattn.attention._reference import reference_weights
-from skattn.geometry import Own
+from skattn._attention import Resources, attend, attend_weights
+from skattn._attention._reference import reference_weights
+from skattn._geometry import Own
 from skattn.kernels import KERNELS, get_kernel
 
 FLOAT32 = np.dtype(np.float32)

@@ -262,7 +262,7 @@ def test_interrupted_fit_leaves_the_estimator_as_it_was(rows, monkeypatch):
     def interrupt(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("skattn.geometry.Table.canonical", interrupt)
+    monkeypatch.setattr("skattn._geometry.Table.canonical", interrupt)
     with pytest.raises(KeyboardInterrupt):
         model.fit(rows, -Y)
     assert model.n_features_in_ == 1

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.geometry import Frame, Own, Table, Unit, are_multiplicities, rounded_center
+from skattn._geometry import Frame, Own, Table, Unit, are_multiplicities, rounded_center
 
 
 @given(arrays(np.float64, (7, 2), elements=st.floats(-1.7e308, 1.7e308)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.geometry import Frame
+from skattn._geometry import Frame
 from skattn.modifiers import (
     ConstantGates,
     Encoder,

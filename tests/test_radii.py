@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.geometry import Own, Table
-from skattn.radii import neighbor_radii
+from skattn._geometry import Own, Table
+from skattn._geometry.neighbors import neighbor_radii
 
 
 def by_sorting(queries, keys, counts, numbers, own=None):

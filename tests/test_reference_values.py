@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from skattn import NadarayaWatsonRegressor
-from skattn.attention import Resources
-from skattn.bandwidth import spread
-from skattn.bandwidth._objective import Objective
-from skattn.geometry import Own
+from skattn._attention import Resources
+from skattn._bandwidth import spread
+from skattn._bandwidth._objective import Objective
+from skattn._geometry import Own
 from skattn.kernels import KERNELS
 
 REFERENCE = Path(__file__).parent / "reference"

@@ -3,10 +3,10 @@
 import numpy as np
 from numpy.testing import assert_allclose
 
-from skattn.attention import Request, Resources
-from skattn.geometry import Table
+from skattn._attention import Request, Resources
+from skattn._geometry import Table
 from skattn.kernels import KERNELS
-from skattn.smoother import Keys, effective_neighbors, smooth, smoother_matrix
+from skattn._smoother import Keys, effective_neighbors, smooth, smoother_matrix
 
 GAUSSIAN = KERNELS["gaussian"]
 

@@ -8,11 +8,11 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skattn import NadarayaWatsonRegressor
-from skattn.attention import Request, Resources
-from skattn.geometry import Own, Table
+from skattn._attention import Request, Resources
+from skattn._geometry import Own, Table
 from skattn.kernels import KERNELS
-from skattn.smoother import Keys, smooth
-from skattn.uncertainty import (
+from skattn._smoother import Keys, smooth
+from skattn._uncertainty.intervals import (
     LeftOut,
     interval_rank,
     jackknife_plus,

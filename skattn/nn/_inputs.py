@@ -11,7 +11,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from skattn.attention._torch import KERNELS_WITH_SLOPE
+from skattn._attention._torch import KERNELS_WITH_SLOPE
 from skattn.nn._attend import lead_shape
 from skattn.nn._mask import Mask, Pattern, fit_mask, present_keys
 

@@ -14,7 +14,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from skattn.attention._torch import kernel_weights
+from skattn._attention._torch import kernel_weights
 
 # What cannot be told apart from a distance of zero in |q|**2 + |k|**2 - 2 q.k has another slope
 # there: these kernels take differences.

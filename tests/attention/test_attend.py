@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.attention import Resources, attend, attend_weights
-from skattn.geometry import Own
+from skattn._attention import Resources, attend, attend_weights
+from skattn._geometry import Own
 from skattn.kernels import KERNELS, get_kernel
 
 GAUSSIAN = KERNELS["gaussian"]

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skattn import NadarayaWatsonRegressor
-from skattn.attention import attend, attend_weights
+from skattn._attention import attend, attend_weights
 from skattn.kernels import KERNELS
 
 

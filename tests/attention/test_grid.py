@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skattn.attention import Request, Resources, attend, bandwidth_ladder, grid_means
-from skattn.geometry import Own
+from skattn._attention import Request, Resources, attend, bandwidth_ladder, grid_means
+from skattn._geometry import Own
 from skattn.kernels import KERNELS
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.attention._merge import Sums, merge
+from skattn._attention._merge import Sums, merge
 
 FIELDS = ("log_shift", "numerator", "denominator", "squares", "own")
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skattn.attention._threads import run_blocks
+from skattn._attention._threads import run_blocks
 
 
 def blas_threads():

@@ -6,7 +6,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 torch = pytest.importorskip("torch")
 
-from skattn.attention._torch import KERNELS_WITH_SLOPE, kernel_weights  # noqa: E402
+from skattn._attention._torch import KERNELS_WITH_SLOPE, kernel_weights  # noqa: E402
 from skattn.kernels import KERNELS  # noqa: E402
 
 COMPACT = [name for name in KERNELS_WITH_SLOPE if np.isfinite(KERNELS[name].support)]

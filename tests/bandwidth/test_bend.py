@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.bandwidth._bend import HIGHEST, LOWEST, WIDEST, bend, newton_steps, stretch, unbend
+from skattn._bandwidth._bend import HIGHEST, LOWEST, WIDEST, bend, newton_steps, stretch, unbend
 
 
 def test_bending_is_undone():

@@ -7,13 +7,13 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skattn import NadarayaWatsonRegressor
-from skattn.attention import Resources
-from skattn.bandwidth._bend import bend, stretch
-from skattn.bandwidth._descent import gauss_newton
-from skattn.bandwidth._line_fleet import LineFleet
-from skattn.bandwidth._objective import Objective
-from skattn.bandwidth._scout import can_scout, fleet_of, scout
-from skattn.geometry import Own
+from skattn._attention import Resources
+from skattn._bandwidth._bend import bend, stretch
+from skattn._bandwidth._descent import gauss_newton
+from skattn._bandwidth._line_fleet import LineFleet
+from skattn._bandwidth._objective import Objective
+from skattn._bandwidth._scout import can_scout, fleet_of, scout
+from skattn._geometry import Own
 from skattn.kernels import KERNELS
 
 SLOPED = [name for name, kernel in KERNELS.items() if kernel.has_slope]
@@ -106,7 +106,7 @@ def test_a_fleet_of_fewer_queries_is_the_objective_of_these():
 def test_blocks_of_queries_do_not_matter(monkeypatch):
     objective = few_rows(KERNELS["epanechnikov"], 2)
     whole = LineFleet(objective).linearize(bend(LOGS[:, :2]))
-    monkeypatch.setattr("skattn.bandwidth._line_fleet._CACHED_ENTRIES", 1500)
+    monkeypatch.setattr("skattn._bandwidth._line_fleet._CACHED_ENTRIES", 1500)
     parts = LineFleet(objective).linearize(bend(LOGS[:, :2]))
     for one, other in zip(whole, parts, strict=True):
         assert_allclose(one, other, rtol=1e-10, atol=1e-13)

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skattn import NadarayaWatsonRegressor
-from skattn.attention import Resources
-from skattn.bandwidth import CRITERIA, Criterion, neighbors_curve, select_neighbors
-from skattn.geometry import Table
+from skattn._attention import Resources
+from skattn._bandwidth import CRITERIA, Criterion, neighbors_curve, select_neighbors
+from skattn._geometry import Table
 from skattn.kernels import KERNELS
 
 seeds = st.integers(0, 2**32 - 1)

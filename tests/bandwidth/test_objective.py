@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skattn.attention import Resources
-from skattn.bandwidth import CRITERIA
-from skattn.bandwidth._objective import Objective
-from skattn.geometry import Own
+from skattn._attention import Resources
+from skattn._bandwidth import CRITERIA
+from skattn._bandwidth._objective import Objective
+from skattn._geometry import Own
 from skattn.kernels import KERNELS
 
 

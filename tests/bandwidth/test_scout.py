@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skattn.attention import Resources
-from skattn.bandwidth._bend import bend, stretch
-from skattn.bandwidth._objective import Objective
-from skattn.bandwidth._scout import MeanFleet, scout
-from skattn.geometry import Own
+from skattn._attention import Resources
+from skattn._bandwidth._bend import bend, stretch
+from skattn._bandwidth._objective import Objective
+from skattn._bandwidth._scout import MeanFleet, scout
+from skattn._geometry import Own
 from skattn.kernels import KERNELS
 
 

@@ -13,12 +13,12 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skattn import NadarayaWatsonRegressor
-from skattn.attention import Resources
-from skattn.bandwidth import CRITERIA, spread
-from skattn.bandwidth._descent import gauss_newton
-from skattn.bandwidth._objective import Objective
-from skattn.bandwidth._search import search_common, search_each
-from skattn.geometry import Own
+from skattn._attention import Resources
+from skattn._bandwidth import CRITERIA, spread
+from skattn._bandwidth._descent import gauss_newton
+from skattn._bandwidth._objective import Objective
+from skattn._bandwidth._search import search_common, search_each
+from skattn._geometry import Own
 from skattn.kernels import KERNELS
 
 seeds = st.integers(0, 2**32 - 1)

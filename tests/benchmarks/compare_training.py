@@ -17,11 +17,11 @@ import torch
 from scipy.optimize import minimize
 from threadpoolctl import threadpool_limits
 
-from skattn.geometry import Own
-from skattn.learning._metric import FeatureMetric
-from skattn.learning._objective import LeaveOneOut, Problem
-from skattn.learning._start import common_start
-from skattn.learning._trainer import Monitor, PenalizedLoss, Prior, gauss_newton
+from skattn._geometry import Own
+from skattn._learning._metric import FeatureMetric
+from skattn._learning._objective import LeaveOneOut, Problem
+from skattn._learning._start import common_start
+from skattn._learning._trainer import Monitor, PenalizedLoss, Prior, gauss_newton
 
 
 def problem(n, d):

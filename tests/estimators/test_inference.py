@@ -18,7 +18,7 @@ from sklearn.preprocessing import StandardScaler
 
 from skattn import NadarayaWatsonRegressor
 from skattn.kernels import KERNELS
-from skattn.smoother._lines import FLAT
+from skattn._smoother._lines import FLAT
 
 CONFIGURATIONS = {
     "means": {},

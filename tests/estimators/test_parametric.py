@@ -20,7 +20,7 @@ from skattn.kernels import KERNELS
 
 torch = pytest.importorskip("torch")
 
-from skattn.learning import _objective  # noqa: E402
+from skattn._learning import _objective  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*copies of others:UserWarning")
 

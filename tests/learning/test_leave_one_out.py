@@ -6,23 +6,23 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.attention import Resources
-from skattn.embedding import Embedding
-from skattn.geometry import Directions, Frame, Own, Table
+from skattn._attention import Resources
+from skattn._geometry.feature_maps import Embedding
+from skattn._geometry import Directions, Frame, Own, Table
 from skattn.kernels import KERNELS
-from skattn.smoother import Keys, smooth
+from skattn._smoother import Keys, smooth
 
 torch = pytest.importorskip("torch")
 
-from skattn.attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
-from skattn.learning import Problem  # noqa: E402
-from skattn.learning._metric import (  # noqa: E402
+from skattn._attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
+from skattn._learning import Problem  # noqa: E402
+from skattn._learning._metric import (  # noqa: E402
     FeatureMetric,
     ProjectionMetric,
     RawMetric,
     ScalarMetric,
 )
-from skattn.learning._objective import Block, LeaveOneOut  # noqa: E402
+from skattn._learning._objective import Block, LeaveOneOut  # noqa: E402
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 RIDGE = 0.05

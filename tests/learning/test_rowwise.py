@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.geometry import Table
+from skattn._geometry import Table
 from skattn.kernels import KERNELS
 
 torch = pytest.importorskip("torch")
 
-from skattn.attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
-from skattn.learning import Problem, _objective  # noqa: E402
-from skattn.learning._models import (  # noqa: E402
+from skattn._attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
+from skattn._learning import Problem, _objective  # noqa: E402
+from skattn._learning._models import (  # noqa: E402
     Base,
     DynamicModel,
     EncoderModel,
@@ -23,9 +23,9 @@ from skattn.learning._models import (  # noqa: E402
     PlainModel,
     SampleModel,
 )
-from skattn.learning._objective import LeaveOneOut  # noqa: E402
-from skattn.learning._rowwise import RowwiseLoss  # noqa: E402
-from skattn.learning._trainer import EXACT, Prior  # noqa: E402
+from skattn._learning._objective import LeaveOneOut  # noqa: E402
+from skattn._learning._rowwise import RowwiseLoss  # noqa: E402
+from skattn._learning._trainer import EXACT, Prior  # noqa: E402
 from skattn.modifiers import RegionScale  # noqa: E402
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64

@@ -7,14 +7,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.optimize import minimize
 
-from skattn.geometry import Own
+from skattn._geometry import Own
 
 torch = pytest.importorskip("torch")
 
-from skattn.learning import Problem, _trainer  # noqa: E402
-from skattn.learning._metric import FeatureMetric, ScalarMetric  # noqa: E402
-from skattn.learning._objective import LeaveOneOut  # noqa: E402
-from skattn.learning._trainer import (  # noqa: E402
+from skattn._learning import Problem, _trainer  # noqa: E402
+from skattn._learning._metric import FeatureMetric, ScalarMetric  # noqa: E402
+from skattn._learning._objective import LeaveOneOut  # noqa: E402
+from skattn._learning._trainer import (  # noqa: E402
     Batches,
     Monitor,
     PenalizedLoss,

@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
-from skattn.attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
+from skattn._attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
 from skattn.nn import (  # noqa: E402
     Mask,
     MultiHeadKernelAttention,

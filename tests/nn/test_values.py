@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 torch = pytest.importorskip("torch")
 
 from skattn import NadarayaWatsonRegressor  # noqa: E402
-from skattn.attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
+from skattn._attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
 from skattn.nn import (  # noqa: E402
     AdditiveAttention,
     Mask,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn.attention import Head, Resources
-from skattn.geometry import Directions, Frame, Own, Table
+from skattn._attention import Head, Resources
+from skattn._geometry import Directions, Frame, Own, Table
 from skattn.kernels import KERNELS
-from skattn.smoother import (
+from skattn._smoother import (
     EqualGates,
     Keys,
     effective_neighbors,
@@ -18,7 +18,7 @@ from skattn.smoother import (
     smoother_matrix,
     weights_by_head,
 )
-from skattn.uncertainty import (
+from skattn._uncertainty.intervals import (
     LeftOut,
     interval_rank,
     jackknife_plus,

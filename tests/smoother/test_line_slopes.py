@@ -7,12 +7,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skattn import NadarayaWatsonRegressor
-from skattn.attention import Line, Radii, Request, Resources
-from skattn.bandwidth import CRITERIA
-from skattn.bandwidth._objective import Objective
-from skattn.geometry import Own
+from skattn._attention import Line, Radii, Request, Resources
+from skattn._bandwidth import CRITERIA
+from skattn._bandwidth._objective import Objective
+from skattn._geometry import Own
 from skattn.kernels import KERNELS
-from skattn.smoother import smooth, smooth_gradient, smooth_slopes
+from skattn._smoother import smooth, smooth_gradient, smooth_slopes
 
 SLOPED = [name for name, kernel in KERNELS.items() if kernel.has_slope]
 # whose slope jumps at distance zero or at the edge: fewer digits from differences

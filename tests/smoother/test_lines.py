@@ -5,12 +5,12 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skattn import NadarayaWatsonRegressor
-from skattn.attention import Resources
-from skattn.attention._reference import reference_weights
-from skattn.bandwidth import spread
-from skattn.geometry import Table
+from skattn._attention import Resources
+from skattn._attention._reference import reference_weights
+from skattn._bandwidth import spread
+from skattn._geometry import Table
 from skattn.kernels import KERNELS, get_kernel
-from skattn.smoother import Adaptive, Keys, prediction_variance, smooth, smoother_matrix
+from skattn._smoother import Adaptive, Keys, prediction_variance, smooth, smoother_matrix
 
 COMPACT = [name for name, kernel in KERNELS.items() if np.isfinite(kernel.support)]
 KERNEL_CASES = [*KERNELS, "callable"]

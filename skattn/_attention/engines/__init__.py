@@ -1,0 +1,1 @@
+"""Engines: how sums over keys are computed, one file each."""

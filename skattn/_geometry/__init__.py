@@ -1,0 +1,1 @@
+"""Geometry: how rows become keys, in coordinates in which kernels see Euclidean distances."""
