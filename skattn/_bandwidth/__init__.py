@@ -2,7 +2,7 @@
 
 from skattn._bandwidth._criteria import CRITERIA
 from skattn._bandwidth._neighbors import neighbors_curve, select_neighbors
-from skattn._bandwidth._rules import RULES, deviation, rule_of_thumb, spread
+from skattn._bandwidth.rules import RULES, rule_of_thumb
 from skattn._bandwidth._selection import (
     Criterion,
     criterion_curve,
@@ -15,11 +15,9 @@ __all__ = [
     "RULES",
     "Criterion",
     "criterion_curve",
-    "deviation",
     "neighbors_curve",
     "rule_of_thumb",
     "select_bandwidth",
     "select_neighbors",
     "share_of_copies",
-    "spread",
 ]

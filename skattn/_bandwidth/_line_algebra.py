@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn._smoother import inverse_variances
+from skattn._smoother.local_linear import inverse_variances
 
 __all__ = ["pairs", "solve_lines"]
 

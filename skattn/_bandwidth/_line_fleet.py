@@ -60,7 +60,7 @@ class LineFleet:
         self.weights = np.tile(objective.weights / objective.weights.max(), (away.shape[1], 1))
         own = objective.own.take(objective.rows)
         queries, keys = own.entries(0, len(x))
-        self.weights[queries, keys] *= own.kept[queries]
+        self.weights[queries, keys] *= own.retained[queries]
         self.columns = self._columns(away)
         self.powers = np.empty((away.shape[1], len(away) + 1, len(x)))
         np.multiply((away**2).transpose(1, 0, 2), self.kernel.rate, out=self.powers[:, :-1])

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn._attention import Radii
-from skattn._bandwidth._rules import spread
+from skattn._attention import KeyScale
 from skattn._bandwidth._selection import Criterion, Task
-from skattn._geometry import Table
-from skattn._geometry.neighbors import neighbor_radii
+from skattn._geometry.neighbors import neighbor_distances as neighbor_radii
+from skattn._geometry.scaling import spread
+from skattn._geometry.training_set import TrainingSet as Table
 
 __all__ = ["neighbors_curve", "select_neighbors"]
 
@@ -112,20 +112,20 @@ class _Curve:
         table, counts = self.task.table, self.task.table.counts()
         is_loo = self.task.criterion.name == "loo"
         if self.adaptive == "query":
-            own = (table.own() if is_loo else table.one_of_itself()).take(objective.rows)
-            radii = neighbor_radii(request.queries, request.keys, counts, numbers, own)
-            varied = [Radii(queries=column) for column in radii.T]
+            own = (table.leave_one_out() if is_loo else table.one_unit()).take(objective.rows)
+            radii = neighbor_radii(request.attention.queries, request.attention.keys, counts, numbers, own)
+            varied = [dict(query_scale=column) for column in radii.T]
         else:
             both = np.unique(np.concatenate([numbers, numbers + 1]))
-            own = table.one_of_itself()
-            radii = neighbor_radii(request.keys, request.keys, counts, both, own)
+            own = table.one_unit()
+            radii = neighbor_radii(request.attention.keys, request.attention.keys, counts, both, own)
             positions = np.searchsorted(both, numbers)
             changes = is_loo and table.leaves_one_unit()
             varied = [
-                Radii(keys=radii[:, i], without=radii[:, i + 1] if changes else None)
+                dict(key_scale=KeyScale(radii[:, i], radii[:, i + 1] if changes else None))
                 for i in positions
             ]
-        values = [objective.value_of(replace(request, radii=each)) for each in varied]
+        values = [objective.value_of(replace(request, attention=replace(request.attention, **each))) for each in varied]
         return np.array([self.task.units.restore(value) for value in values])
 
 

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn._attention import Line, Radii, Request, Resources
+from skattn._attention import Attention, Products, Resources
 from skattn._bandwidth._criteria import EXACT, aicc, gcv, mean_squares
-from skattn._geometry import Own, axis_bandwidths, evenly_spaced
+from skattn._geometry.training_set import Exclusion as Own, evenly_spaced
+from skattn._geometry.transforms import axis_bandwidths
 from skattn.kernels import Kernel
-from skattn._smoother import smooth, smooth_slopes
+from skattn._smoother import LocalLinear, LocalMean, LocalRegression, predict, bandwidth_slopes
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -88,10 +89,10 @@ class Objective:
             return self._value_of_mean()
         return self.value_of(self.at(log_bandwidth))
 
-    def value_of(self, request: Request) -> float:
+    def value_of(self, request) -> float:
         """The criterion of what a request of the rows returns."""
-        smoothed = smooth(request, self.resources)
-        return float(self.judge(smoothed.mean, smoothed.leverage))
+        mean, leverage, _ = predict(request, self.resources)
+        return float(self.judge(mean, leverage))
 
     def _value_of_mean(self) -> float:
         """The criterion where nothing is told apart, and every key has its sample weight."""
@@ -99,29 +100,23 @@ class Objective:
         columns = self.weights[:, None] * np.column_stack([np.ones(len(self.values)), self.values])
         before = np.vstack([np.zeros(columns.shape[1]), np.cumsum(columns, axis=0)])
         after = np.vstack([np.cumsum(columns[::-1], axis=0)[::-1], np.zeros(columns.shape[1])])
-        kept = own.kept[:, None] * (before[own.stop] - before[own.start])
+        kept = own.retained[:, None] * (before[own.stop] - before[own.start])
         sums = before[own.start] + after[own.stop] + kept
         return float(self.judge(sums[:, 1:] / sums[:, :1], kept[:, 0] / sums[:, 0]))
 
-    def at(self, log_bandwidth: Array, radii: Radii | None = None) -> Request:
+    def at(self, log_bandwidth: Array) -> LocalRegression:
         """What the rows ask for at log-bandwidths, their own left out; inf smooths out."""
         scaled = self.coordinates / np.exp(log_bandwidth)
         is_out = np.isposinf(log_bandwidth)
         if is_out.any() and not is_out.all():  # as in a Frame, these have no coordinate
             scaled = scaled[:, ~is_out]
         log_weights = np.log(self.weights)
-        request = Request(
-            scaled,
-            scaled,
-            self.values,
-            self.kernel,
-            log_weights - log_weights.max(),
-            self.own,
-            line=self._line(log_bandwidth),
-        )
-        return replace(request.take(self.rows), radii=radii)
+        line = self._line(log_bandwidth)
+        attention = Attention(scaled, scaled, self.kernel, log_weights, self.own)
+        fit = LocalMean() if line is None else LocalLinear()
+        return LocalRegression(attention, Products(self.values, line), fit, line, None).take(self.rows)
 
-    def _line(self, log_bandwidth: Array) -> Line | None:
+    def _line(self, log_bandwidth: Array):
         """Coordinates of local lines; see `skattn._geometry.Directions`."""
         if self.degree == 0:
             return None
@@ -130,18 +125,7 @@ class Objective:
         else:
             scales = axis_bandwidths(self.axes, np.exp(log_bandwidth))
             line = self.coordinates @ (self.axes / scales)
-        return Line(line, line)
-
-    def request(self) -> Request:
-        """The sums behind the criterion, at bandwidths of one spread."""
-        return Request(
-            self.coordinates[self.rows],
-            self.coordinates,
-            self.values,
-            self.kernel,
-            np.log(self.weights / self.weights.max()),
-            self.own.take(self.rows),
-        )
+        return line
 
     def judge(self, means: Array, own_weights: Array) -> Array:
         """The criterion of means (..., n_queries, n_outputs) and own weights (..., n_queries)."""
@@ -166,22 +150,22 @@ class Objective:
         matrix : ndarray of shape (n_features, n_features)
             Half the Hessian of the mean squared error, without second derivatives of the means.
         """
-        sloped = smooth_slopes(self.at(log_bandwidth), self.resources)
-        errors = self.values[self.rows] - sloped.mean
+        sloped = bandwidth_slopes(self.at(log_bandwidth), self.resources)
+        errors = self.values[self.rows] - sloped.prediction
         weights = self.weights[self.rows]
         share = weights / weights.sum()
-        slopes, own_slope = sloped.mean_slope, sloped.own_slope
+        slopes, own_slope = sloped.prediction_slope, sloped.leverage_slope
         if self.has_common:
             slopes = slopes.sum(axis=2, keepdims=True)
             own_slope = own_slope.sum(axis=1, keepdims=True)
         squares_slope = -2.0 * np.einsum("q,qp,qpj->pj", share, errors, slopes)
         weighted = slopes * np.sqrt(share / errors.shape[1])[:, None, None]
         flat = weighted.reshape(-1, slopes.shape[2])
-        value = float(self.judge(sloped.mean, sloped.own_weight))
+        value = float(self.judge(sloped.prediction, sloped.leverage))
         if self.criterion == "loo":
             return value, squares_slope.mean(axis=0), flat.T @ flat
         squares = mean_squares(errors, weights)
-        trace = self.n * sloped.own_weight.sum() / weights.sum()
+        trace = self.n * sloped.leverage.sum() / weights.sum()
         trace_slope = self.n * own_slope.sum(axis=0) / weights.sum()
         gradient = _penalized_slope(self, squares, squares_slope, trace, trace_slope)
         return value, gradient, flat.T @ flat

@@ -140,7 +140,7 @@ class MeanFleet:
         self.weights = np.tile(objective.weights.astype(np.float32), (len(rows), 1))
         own = objective.own.take(rows)
         queries, keys = own.entries(0, len(x))
-        self.weights[queries, keys] *= own.kept[queries]
+        self.weights[queries, keys] *= own.retained[queries]
         self.values = objective.values.astype(np.float32)
         self.moments = self._moments(squares)
         self.step = max(1, _CACHED_ENTRIES // self.weights.size)  # starts at a time

@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.spatial.distance import cdist
 
-from skattn._attention import bandwidth_ladder, grid_means
 from skattn._bandwidth._bend import WIDEST, bend
 from skattn._bandwidth._descent import (
     INFINITE,
@@ -29,7 +28,7 @@ from skattn._bandwidth._descent import (
 from skattn._bandwidth._line_fleet import LineFleet
 from skattn._bandwidth._objective import Objective
 from skattn._bandwidth._scout import Fleet, can_scout, distinct, fleet_of, scout
-from skattn._geometry import evenly_spaced
+from skattn._geometry.training_set import evenly_spaced
 
 __all__ = ["search_common", "search_each"]
 
@@ -135,13 +134,15 @@ def _bracket(objective: Objective, low: float, high: float) -> Candidate:
 
 def curve(objective: Objective, bandwidths: Array, steps_per_octave: int) -> Array:
     """The criterion at each of a ladder of common bandwidths, in spreads."""
-    if not objective.kernel.peaks_at_one or objective.degree > 0:
-        logs = np.log(bandwidths)[:, None] + np.zeros(objective.coordinates.shape[1])
+    logs = np.log(bandwidths)[:, None] + np.zeros(objective.coordinates.shape[1])
+    if objective.degree > 0:
         return _values(objective, logs)
-    means, own_weights = grid_means(
-        objective.request(), bandwidths, steps_per_octave, objective.resources
-    )
-    return objective.judge(means, own_weights)
+    return np.array([objective.value(log_bandwidth) for log_bandwidth in logs])
+
+
+def bandwidth_ladder(widest: float, narrowest: float, steps_per_octave: int) -> Array:
+    n_steps = int(np.ceil(2 * steps_per_octave * np.log2(widest / narrowest)))
+    return widest * 2.0 ** (-np.arange(n_steps + 1) / (2 * steps_per_octave))
 
 
 def search_each(

@@ -12,17 +12,13 @@ from skattn._attention import Resources, single_threaded_blas
 from skattn._bandwidth._criteria import mean_squares
 from skattn._bandwidth._descent import Candidate
 from skattn._bandwidth._objective import Objective
-from skattn._bandwidth._rules import effective_rows, spread
 from skattn._bandwidth._scout import can_scout
 from skattn._bandwidth._search import search_common, search_each
-from skattn._geometry import (
-    MOST_DIRECTIONS,
-    Table,
-    are_multiplicities,
-    evenly_spaced,
-    principal_axes,
-    rounded_center,
-)
+from skattn._geometry.scaling import rounded_center, spread
+from skattn._geometry.training_set import TrainingSet as Table
+from skattn._geometry.training_set import are_multiplicities, evenly_spaced
+from skattn._geometry.training_set import number_of_rows as effective_rows
+from skattn._geometry.transforms import MOST_DIRECTIONS, principal_axes
 from skattn.kernels import Kernel
 
 __all__ = ["Criterion", "criterion_curve", "select_bandwidth", "share_of_copies"]
@@ -82,7 +78,7 @@ def select_bandwidth(
         Of the criterion. For one output in the units of its square ("loo", "gcv"); for several,
         each is divided by its variance before, and averaged.
     """
-    table = table.merged()
+    table = table.deduplicated
     scale = spread(table.X, table.weights)
     informative = np.isfinite(scale)
     bandwidth = np.full(scale.size, np.inf)
@@ -147,7 +143,7 @@ def criterion_curve(table: Table, criterion: Criterion, bandwidths: Array) -> Ar
 
 def share_of_copies(table: Table) -> float:
     """The share of the weight in rows that occur more than once, features and targets alike."""
-    merged = table.merged()
+    merged = table.deduplicated
     if are_multiplicities(table.weights):
         copied = merged.weights > 1.0
     else:
@@ -205,7 +201,7 @@ class Task:
     @classmethod
     def of(cls, table: Table, criterion: Criterion) -> Task:
         """Merge the rows, and bring them into units of their spread."""
-        table = table.merged()
+        table = table.deduplicated
         units = _Units.of(table, criterion.name)
         scale = spread(table.X, table.weights)
         if not np.isfinite(scale).any() or units.values.shape[1] == 0:
@@ -238,7 +234,7 @@ def _objective(
         coordinates,
         values,
         weights,
-        table.own() if criterion.name == "loo" else table.itself(),
+        table.leave_one_out() if criterion.name == "loo" else table.nothing(),
         criterion.name,
         criterion.kernel,
         n,
@@ -253,12 +249,12 @@ def _value_of_the_mean(table: Table, criterion: Criterion, units: _Units) -> flo
     """The criterion of the weighted mean as the only possible fit; NaN where none can be left."""
     if units.values.shape[1] == 0:  # constant targets are fitted exactly
         return -np.inf if criterion.name == "aicc" else 0.0
-    own = table.own()
+    own = table.leave_one_out()
     if own.covers(table.n_keys).any():
         return np.nan
     constant = np.zeros((len(table.X), 1))
     return _objective(
-        Table(constant, table.y, table.weights, table.groups, table.rows, table.n_keys),
+        Table(constant, table.y, table.weights, table.groups, table.order, table.n_keys),
         criterion,
         np.ones(1),
         units,

@@ -37,8 +37,8 @@ class LeftOut:
     ----------
     residuals : ndarray of shape (n_keys, n_outputs)
         Values less leave-one-out predictions.
-    counts : ndarray of shape (n_keys,)
-        Number of rows that each key counts as.
+    counts, multiplicity : ndarray of shape (n_keys,)
+        Number of rows that each key counts as among others, and stands for.
     excluded : Exclusion
         What was left out for each key: ranges of keys, the same for all keys of a range.
 
@@ -50,8 +50,11 @@ class LeftOut:
         Range of each key.
     """
 
-    def __init__(self, residuals: Array, counts: Array, excluded: Exclusion) -> None:
-        self.residuals, self.counts, self.excluded = residuals, counts, excluded
+    def __init__(
+        self, residuals: Array, counts: Array, multiplicity: Array, excluded: Exclusion
+    ) -> None:
+        self.residuals, self.counts, self.multiplicity = residuals, counts, multiplicity
+        self.excluded = excluded
         self.first = np.unique(excluded.start)
         self.range_of = np.searchsorted(self.first, excluded.start)
 

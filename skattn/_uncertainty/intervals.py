@@ -74,10 +74,9 @@ def residual_scales(
         return float(shares @ (((sizes[sample] - means) / units) ** 2).mean(axis=1))
 
     multiple = min(_MULTIPLES, key=error)
-    multiplicity = counts if np.all(counts == np.floor(counts)) else np.ones_like(counts)
     scales = []
     for regression in (queries.widened(multiple), rows.widened(multiple)):
-        number, _ = effective_neighbors(regression, resources, multiplicity)
+        number, _ = effective_neighbors(regression, resources, left_out.multiplicity)
         share = 1.0 / (number[:, None] + 1.0)
         means = local_means(regression, resources, sizes)
         scales.append((1.0 - share) * means + share * overall)

@@ -19,8 +19,8 @@ def leave_one_out_residuals(smoother: Component | Mixture, resources: Resources)
     regression = smoother.leave_one_out().take(training_set.keys)
     prediction, _, _ = predict(regression, resources)
     assert regression.excluded is not None
-    residuals = smoother.values - prediction
-    return LeftOut(residuals, training_set.counts(), regression.excluded)
+    residuals, multiplicity = smoother.values - prediction, training_set.multiplicity
+    return LeftOut(residuals, training_set.counts(), multiplicity, regression.excluded)
 
 
 def value_variances(

@@ -7,15 +7,6 @@ from numbers import Integral, Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skattn._sklearn import (
-    Interval,
-    Options,
-    StrOptions,
-    check_groups,
-    check_rows,
-    check_weights,
-    fit_context,
-)
 from skattn._bandwidth import (
     CRITERIA,
     RULES,
@@ -25,16 +16,17 @@ from skattn._bandwidth import (
     rule_of_thumb,
     select_bandwidth,
     select_neighbors,
-    spread,
 )
-from skattn._estimators._base import all_or_nothing, warn_of_copies
-from skattn._estimators._inference import AttentionInference
-from skattn._geometry import Table
+from skattn._estimators._regressor import COMMON_CONSTRAINTS, AttentionRegressor
+from skattn._estimators._training import all_or_nothing, read_training_data, warn_of_copies
+from skattn._geometry.scaling import spread
+from skattn._geometry.transforms import LocalBasis, Scaler
+from skattn._sklearn import Interval, Options, StrOptions, fit_context
+from skattn._smoother import Component, LocalLinear
 from skattn.kernels import KERNELS, get_kernel
-from skattn._smoother import Adaptive, Keys
 
 
-class NadarayaWatsonRegressor(AttentionInference):
+class NadarayaWatsonRegressor(AttentionRegressor):
     r"""Kernel regression as attention over the training rows.
 
     The prediction at a query :math:`q` is the attention-weighted mean of the training targets
@@ -235,14 +227,8 @@ class NadarayaWatsonRegressor(AttentionInference):
         "anisotropic": ["boolean"],
         "adaptive": [StrOptions({"query", "key"}), None],
         "n_neighbors": [Interval(Integral, 1, None, closed="left"), None],
-        "extrapolation": [StrOptions({"nearest", "nan", "raise"})],
         "max_queries": [Interval(Integral, 1, None, closed="left")],
-        "algorithm": [StrOptions({"auto", "dense"})],
-        "n_jobs": [
-            Interval(Integral, None, -1, closed="right"),
-            Interval(Integral, 1, None, closed="left"),
-            None,
-        ],
+        **COMMON_CONSTRAINTS,
     }
 
     def __init__(
@@ -269,9 +255,6 @@ class NadarayaWatsonRegressor(AttentionInference):
         self.algorithm = algorithm
         self.max_queries = max_queries
         self.n_jobs = n_jobs
-
-    # Splitters take groups too: passing them to a search is no request to pass them on to fit.
-    __metadata_request__fit = {"groups": False}
 
     @fit_context(prefer_skip_nested_validation=True)
     def fit(self, X, y, sample_weight=None, groups=None):
@@ -307,22 +290,24 @@ class NadarayaWatsonRegressor(AttentionInference):
             for name in ("criterion_", "n_neighbors_"):
                 if hasattr(self, name):
                     delattr(self, name)
-            X, y = check_rows(self, X, y, reset=True)
-            weights, groups = check_weights(sample_weight, X), check_groups(groups, X)
-            targets = y.reshape(len(y), -1).astype(np.float64)
-            table = Table.canonical(X.astype(np.float64), targets, weights, groups)
+            training = read_training_data(self, X, y, sample_weight, groups)
             kernel = get_kernel(self.kernel)
-            bandwidth, adaptive = self._choose(table, kernel)
-            keys = self._keys_at(table, kernel, bandwidth, adaptive)
-            single = np.dtype(np.float32)
-            dtype = single if X.dtype == y.dtype == single else np.dtype(np.float64)
-            self._set_keys(keys, bandwidth, single_output=y.ndim == 1, dtype=dtype)
+            self.bandwidth_, n_neighbors = self._choose(training.training_set, kernel)
+            component = self._component(training.training_set, kernel, self.bandwidth_)
+            if n_neighbors is not None:
+                component = component.with_neighbors(self.adaptive, n_neighbors)
+                self.n_neighbors_ = n_neighbors
+            self._store(component, training)
         return self
 
-    def _keys_at(self, table, kernel, bandwidth, adaptive):
-        rows = slice(0, table.n_keys)
-        scale = spread(table.X[rows], table.weights[rows]) if self.degree == 1 else None
-        return Keys.of(table, kernel, bandwidth, scale, adaptive)
+    def _component(self, training_set, kernel, bandwidth):
+        """The training rows as keys at a bandwidth for each feature."""
+        X, weights = training_set.X[training_set.keys], training_set.weights[training_set.keys]
+        scaler = Scaler.around(X, bandwidth)
+        if self.degree == 0:
+            return Component.of(training_set, kernel, scaler)
+        basis = LocalBasis.around(X, weights, bandwidth, spread(X, weights))
+        return Component.of(training_set, kernel, scaler, basis, LocalLinear())
 
     def criterion_curve(self, bandwidths, criterion="loo"):
         """The selection criterion of the training rows at given bandwidths, for plots.
@@ -347,80 +332,79 @@ class NadarayaWatsonRegressor(AttentionInference):
         check_is_fitted(self)
         if criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {CRITERIA}; got {criterion!r}.")
-        given, table = np.asarray(bandwidths), self._keys.table
+        given, training_set = np.asarray(bandwidths), self._smoother.training_set
         if criterion == "loo":
             self._check_left_out()
-        judged = self._criterion(criterion, self._keys.kernel)
+        settings = self._criterion(criterion, self._smoother.kernel)
         if self.adaptive is not None:
             if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 1).any():
                 raise ValueError(
                     f"bandwidths must be an array of positive whole numbers, the numbers of "
                     f"neighbors, with adaptive={self.adaptive!r}; got {bandwidths!r}."
                 )
-            _check_neighbors(int(given.max()), table)
-            return neighbors_curve(table, judged, self.adaptive, self.bandwidth_, given)
+            _check_neighbors(int(given.max()), training_set)
+            return neighbors_curve(training_set, settings, self.adaptive, self.bandwidth_, given)
         if given.ndim not in (1, 2):
             raise ValueError(
                 "bandwidths must be an array of shape (n_bandwidths,) or (n_bandwidths, "
                 f"n_features={self.n_features_in_}); got shape {given.shape}."
             )
         rows = np.array([_given_bandwidth(row, self.n_features_in_) for row in given])
-        return criterion_curve(table, judged, rows)
+        return criterion_curve(training_set, settings, rows)
 
-    def _choose(self, table, kernel):
-        """Resolve the parameters to a bandwidth for each feature, and how it varies."""
+    def _choose(self, training_set, kernel):
+        """Resolve the parameters to a bandwidth for each feature, and a number of neighbours."""
         name = self.bandwidth if self._is_selected() else "loo"
         if self._is_selected():
-            _check_selectable(table, name, f"bandwidth={name!r}")
+            _check_selectable(training_set, name, f"bandwidth={name!r}")
         elif self.adaptive is not None and self.n_neighbors is None:
-            _check_selectable(table, name, "n_neighbors=None")
-        bandwidth = self._given_or_selected(table, kernel)
+            _check_selectable(training_set, name, "n_neighbors=None")
+        bandwidth = self._given_or_selected(training_set, kernel)
         if self.adaptive is None:
             return bandwidth, None
-        _check_neighbors(self.n_neighbors, table)
+        _check_neighbors(self.n_neighbors, training_set)
         if not self._is_selected() and self.n_neighbors is not None:
-            self.n_neighbors_ = int(self.n_neighbors)
-            return bandwidth, Adaptive(self.adaptive, self.n_neighbors_)
+            return bandwidth, int(self.n_neighbors)
         candidates = [bandwidth]
         if self._is_selected() and self.anisotropic and bandwidth.size > 1:
-            keys = slice(0, table.n_keys)
-            candidates.append(spread(table.X[keys], table.weights[keys]))
-        bandwidth, number, criterion = select_neighbors(
-            table,
-            self._criterion(name, kernel),
-            self.adaptive,
-            candidates,
-            self.n_neighbors,
+            candidates.append(_spread_of_keys(training_set))
+        settings = self._criterion(name, kernel)
+        bandwidth, number, self.criterion_ = select_neighbors(
+            training_set, settings, self.adaptive, candidates, self.n_neighbors
         )
-        self.criterion_, self.n_neighbors_ = criterion, number
-        return bandwidth, Adaptive(self.adaptive, number)
+        return bandwidth, number
 
     def _is_selected(self):
         return isinstance(self.bandwidth, str) and self.bandwidth in CRITERIA
 
-    def _given_or_selected(self, table, kernel):
+    def _given_or_selected(self, training_set, kernel):
         """A bandwidth for each feature."""
+        n_features, keys = training_set.X.shape[1], training_set.keys
         if not isinstance(self.bandwidth, str):
-            return _given_bandwidth(self.bandwidth, table.X.shape[1])
-        keys = slice(0, table.n_keys)
+            return _given_bandwidth(self.bandwidth, n_features)
         if self.bandwidth in RULES:
-            factor = RULES[self.bandwidth]
-            return rule_of_thumb(factor, table.X[keys], table.weights[keys], kernel)
-        if self.adaptive is not None and (table.X.shape[1] == 1 or not self.anisotropic):
-            return spread(table.X[keys], table.weights[keys])
+            X, weights = training_set.X[keys], training_set.weights[keys]
+            return rule_of_thumb(RULES[self.bandwidth], X, weights, kernel)
+        if self.adaptive is not None and (n_features == 1 or not self.anisotropic):
+            return _spread_of_keys(training_set)
+        settings = self._criterion(self.bandwidth, kernel)
         bandwidth, self.criterion_ = select_bandwidth(
-            table, self._criterion(self.bandwidth, kernel), anisotropic=self.anisotropic
+            training_set, settings, anisotropic=self.anisotropic
         )
         return bandwidth
 
     def _criterion(self, name, kernel):
-        resources = self._resources(np.float64)
-        return Criterion(name, kernel, self.max_queries, resources, self.degree)
+        return Criterion(name, kernel, self.max_queries, self._resources(), self.degree)
 
 
-def _check_neighbors(n_neighbors, table):
+def _spread_of_keys(training_set):
+    keys = training_set.keys
+    return spread(training_set.X[keys], training_set.weights[keys])
+
+
+def _check_neighbors(n_neighbors, training_set):
     """Refuse numbers of neighbours that no row has."""
-    most = max(int(table.counts().sum() + 1e-9) - 1, 0)
+    most = max(int(training_set.counts().sum() + 1e-9) - 1, 0)
     if n_neighbors is not None and n_neighbors > most:
         raise ValueError(
             f"n_neighbors must be at most the number of other training rows ({most}); got "
@@ -428,25 +412,25 @@ def _check_neighbors(n_neighbors, table):
         )
 
 
-def _check_selectable(table, name, parameter):
+def _check_selectable(training_set, name, parameter):
     """Refuse what no bandwidth can be judged by; warn of copies that leave-one-out sees."""
-    if table.n_keys == 1 and not table.repeats()[0] > 1.0:
+    if training_set.n_keys == 1 and not training_set.multiplicity[0] > 1.0:
         raise ValueError(
             f"{parameter} judges bandwidths by rows left out and needs two rows at least; "
-            f"got n_samples={table.n_keys}. Give a number instead."
+            f"got n_samples={training_set.n_keys}. Give a number instead."
         )
-    if table.groups is not None and name != "loo":
+    if training_set.groups is not None and name != "loo":
         raise ValueError(
             f"{parameter} leaves nothing out and cannot use groups. Use bandwidth='loo', or "
             "fit without groups."
         )
-    if table.groups is not None and np.unique(table.groups[: table.n_keys]).size == 1:
+    if training_set.groups is not None and np.unique(training_set.groups[training_set.keys]).size == 1:
         raise ValueError(
             f"groups must have two labels at least for {parameter}, which leaves one group out "
             "at a time; all rows of positive weight have the same. Give a number instead."
         )
     if name == "loo":
-        warn_of_copies(table, stacklevel=6)
+        warn_of_copies(training_set)
 
 
 def _given_bandwidth(bandwidth, n_features):
