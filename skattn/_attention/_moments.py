@@ -131,34 +131,34 @@ def merge(one: Moments, other: Moments) -> Moments:
             d = one.center.shape[1]
             n_outputs = (one.sums.shape[1] - d - d * (d + 1) // 2) // (d + 1)
             other = other.recentered(one.center, n_outputs)
-    left, right, shift = _factors(one, other)
-    nearest = np.minimum(one.nearest, other.nearest)
-    outside = one.outside & other.outside
+    left: Array | None = None
+    right: Array | None = None
+    shift, outside, nearest = one.log_shift, one.outside, one.nearest
+    if outside.any() or other.outside.any() or not np.array_equal(shift, other.log_shift):
+        left, right, shift = _factors(one, other)
+        outside = outside & other.outside
+        nearest = np.where(outside, np.minimum(nearest, other.nearest), np.inf)
 
-    def added(name: str, power: int = 1) -> Any:
-        a, b = getattr(one, name), getattr(other, name)
+    def added(a: Array | None, b: Array | None, power: int = 1) -> Any:
         if a is None or b is None:
             return None
+        if left is None or right is None:
+            return a + b
         shape = (-1,) + (1,) * (a.ndim - 1)
         return (left**power).reshape(shape) * a + (right**power).reshape(shape) * b
 
-    error = None
-    if one.error is not None or other.error is not None:
-        zero = np.zeros_like(one.total)
-        error = np.maximum(
-            zero if one.error is None else one.error, zero if other.error is None else other.error
-        )
+    known = [each.error for each in (one, other) if each.error is not None]
     return Moments(
         shift,
-        added("total"),
-        added("sums"),
-        added("own"),
+        added(one.total, other.total),
+        added(one.sums, other.sums),
+        added(one.own, other.own),
         outside,
-        np.where(outside, nearest, np.inf),
+        nearest,
         one.center,
-        added("squares", 2),
-        added("slopes"),
-        error,
+        added(one.squares, other.squares, 2),
+        added(one.slopes, other.slopes),
+        np.max(known, axis=0) if known else None,
     )
 
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import numpy as np
 from numpy.typing import NDArray
 
 from skattn._attention._attention import Attention, Products
 from skattn._attention._blocks import BlockReader, queries_of_a_block
-from skattn._attention._kernel_blocks import Buffer, KernelBlocks
+from skattn._attention._kernel_blocks import Buffer, KernelBlocks, ThreadMemory
 from skattn._attention._moments import Moments, Want, merge, row_moments
 from skattn._attention._resources import Resources, slices
 from skattn._attention.engines.engine import Engine, Prepared
@@ -72,7 +70,7 @@ class _DenseSums:
             squared = factor[:, None] ** 2 * products.values
             self.squared = {dtype: squared.astype(dtype) for dtype in dtypes}
         self.blocks = resources.query_blocks(len(attention.queries), len(attention.keys))
-        self.memory = threading.local()
+        self.memory = ThreadMemory()
 
     def moments(self, queries: slice) -> Moments:
         """Moments of a block of queries; those that single precision spoils in double."""
@@ -101,7 +99,7 @@ class _DenseSums:
     def _moments(self, queries: slice) -> Moments:
         n_rows = queries.stop - queries.start
         columns = self.resources.key_blocks(n_rows, len(self.attention.keys))
-        buffer = self._buffer(n_rows * (columns[0].stop - columns[0].start) * 8)
+        buffer = self.memory.of_size(n_rows * (columns[0].stop - columns[0].start) * 8)
         moments, lift = self._block_moments(queries, columns[0], buffer), 0.0
         if np.median(moments.total) < _DISTANT[self.resources.dtype] and not self.has_squares:
             lift = self.kernel_blocks.lift(queries)
@@ -109,13 +107,6 @@ class _DenseSums:
         for keys in columns[1:]:
             moments = merge(moments, self._block_moments(queries, keys, buffer, lift))
         return moments
-
-    def _buffer(self, size: int) -> Buffer:
-        """Memory of a block; fresh memory costs as much as the arithmetic, so each thread keeps its."""
-        buffer = getattr(self.memory, "buffer", None)
-        if buffer is None or buffer.size < size:
-            buffer = self.memory.buffer = np.empty(size, dtype=np.uint8)
-        return buffer
 
     def _block_moments(
         self, queries: slice, keys: slice, buffer: Buffer, lift: float = 0.0
