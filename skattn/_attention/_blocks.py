@@ -145,7 +145,7 @@ def queries_of_a_block(attention: Attention) -> int:
 
 
 class WeightReader(Protocol):
-    """What hands out weight blocks."""
+    """A source of weight blocks."""
 
     @property
     def blocks(self) -> Sequence[slice]:

@@ -85,10 +85,10 @@ def log_domain_weights(attention: Attention) -> LogWeights:
     entries, candidates = candidates_near(
         queries, keys, lambda nearest: kernel.reach(nearest, margin), np.isneginf(log_weights)
     )
-    nearest, excess = excess_over_nearest(queries, keys, entries, candidates)
-    nearest_squared = ((queries - keys[nearest]) ** 2).sum(axis=1)
+    reference, excess = excess_over_nearest(queries, keys, entries, candidates)
+    nearest_squared = ((queries - keys[reference]) ** 2).sum(axis=1)
     outside = np.isneginf(kernel.log_profile(nearest_squared))
-    ties = excess <= rounding_of_excess(queries, keys, entries, candidates, nearest)
+    ties = excess <= rounding_of_excess(queries, keys, entries, candidates, reference)
     with np.errstate(invalid="ignore"):  # -inf - -inf outside the support, where ties decide
         decay = kernel.log_decay(nearest_squared[entries], excess)
     decay = np.where(outside[entries], np.where(ties, 0.0, -np.inf), decay)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Flag, auto
 from typing import Any
 
@@ -14,7 +14,7 @@ from skattn._attention._resources import slices
 
 __all__ = ["Moments", "Want", "merge", "row_moments", "row_moments_exactly"]
 
-Array = NDArray[np.floating]
+Array = NDArray[np.float64]
 
 # So many differences are formed at once.
 _EXACT_ENTRIES = 50_000
@@ -23,7 +23,7 @@ _TIE = 1.0 + 1e-12
 
 
 class Want(Flag):
-    """What is asked of an engine, besides the sums.
+    """Sums that are asked of an engine, besides the first powers of the weights.
 
     ``SUMS`` are always there; ``SQUARES`` are sums of squared weights times values, ``SLOPES``
     derivatives of the sums in the logarithms of the bandwidths.
@@ -76,19 +76,21 @@ class Moments:
 
     def take(self, queries: slice | NDArray[np.intp]) -> Moments:
         """Moments of some of the queries."""
-        return Moments(*(None if part is None else part[queries] for part in self._parts()))  # type: ignore[arg-type]
+        return Moments(*(None if part is None else part[queries] for part in self.parts()))  # type: ignore[arg-type]
 
     def write(self, queries: slice | NDArray[np.intp], other: Moments) -> None:
         """Overwrite the rows of some queries."""
-        for mine, theirs in zip(self._parts(), other._parts(), strict=True):
+        for mine, theirs in zip(self.parts(), other.parts(), strict=True):
             if mine is not None:
                 mine[queries] = 0.0 if theirs is None else theirs
 
-    def recentered(self, center: Array, n_outputs: int) -> Moments:
-        """The same moments with regressors centred elsewhere, (n_queries, n_directions)."""
-        assert self.center is not None
+    def recentered(self, center: Array) -> Moments:
+        """Moments with regressors centred elsewhere, (n_queries, n_directions)."""
+        if self.center is None or np.array_equal(self.center, center):
+            return self
         move, total = self.center - center, self.total[:, None]
         d = move.shape[1]
+        n_outputs = (self.sums.shape[1] - d - d * (d + 1) // 2) // (d + 1)
         first, second = np.triu_indices(d)
         ends = np.cumsum([n_outputs, d, len(first)])
         values, once, twice, cross = np.split(self.sums, ends, axis=1)
@@ -96,17 +98,11 @@ class Moments:
         twice += move[:, first] * move[:, second] * total
         cross = cross + (move[:, :, None] * values[:, None, :]).reshape(cross.shape)
         sums = np.hstack([values, once + move * total, twice, cross])
-        return _replaced(self, sums=sums, center=center + np.zeros_like(move))
+        return replace(self, sums=sums, center=center + np.zeros_like(move))
 
-    def _parts(self) -> list[Any]:
+    def parts(self) -> list[Any]:
+        """All arrays, None where one was not asked for."""
         return [getattr(self, field.name) for field in fields(self)]
-
-
-def _replaced(moments: Moments, **changes: Any) -> Moments:
-    return Moments(**(dict(zip(_NAMES, moments._parts(), strict=True)) | changes))
-
-
-_NAMES = [field.name for field in fields(Moments)]
 
 
 def merge(one: Moments, other: Moments) -> Moments:
@@ -126,11 +122,8 @@ def merge(one: Moments, other: Moments) -> Moments:
     Moments
         Joint moments.
     """
-    if one.center is not None and other.center is not None:
-        if not np.array_equal(one.center, other.center):
-            d = one.center.shape[1]
-            n_outputs = (one.sums.shape[1] - d - d * (d + 1) // 2) // (d + 1)
-            other = other.recentered(one.center, n_outputs)
+    if one.center is not None:
+        other = other.recentered(one.center)
     left: Array | None = None
     right: Array | None = None
     shift, outside, nearest = one.log_shift, one.outside, one.nearest
@@ -186,7 +179,7 @@ def row_moments(weights: Array, products: Products) -> tuple[Array, Array | None
 
 
 def row_moments_exactly(weights: Array, products: Products) -> tuple[Array, Array | None]:
-    """The same sums with regressors centred at each query's own weighted mean, from differences."""
+    """Sums as by `row_moments`, with regressors centred at each query's mean, from differences."""
     if products.regressors is None:
         return weights @ products.values, None
     step = max(1, _EXACT_ENTRIES // products.regressors.size)

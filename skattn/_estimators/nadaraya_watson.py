@@ -17,8 +17,9 @@ from skattn._bandwidth import (
     select_bandwidth,
     select_neighbors,
 )
+from skattn._estimators._bandwidths import check_neighbors, check_selectable, given_bandwidth
 from skattn._estimators._regressor import COMMON_CONSTRAINTS, AttentionRegressor
-from skattn._estimators._training import all_or_nothing, read_training_data, warn_of_copies
+from skattn._estimators._training import all_or_nothing, read_training_data
 from skattn._geometry.scaling import spread
 from skattn._geometry.transforms import LocalBasis, Scaler
 from skattn._sklearn import Interval, Options, StrOptions, fit_context
@@ -342,27 +343,27 @@ class NadarayaWatsonRegressor(AttentionRegressor):
                     f"bandwidths must be an array of positive whole numbers, the numbers of "
                     f"neighbors, with adaptive={self.adaptive!r}; got {bandwidths!r}."
                 )
-            _check_neighbors(int(given.max()), training_set)
+            check_neighbors(int(given.max()), training_set)
             return neighbors_curve(training_set, settings, self.adaptive, self.bandwidth_, given)
         if given.ndim not in (1, 2):
             raise ValueError(
                 "bandwidths must be an array of shape (n_bandwidths,) or (n_bandwidths, "
                 f"n_features={self.n_features_in_}); got shape {given.shape}."
             )
-        rows = np.array([_given_bandwidth(row, self.n_features_in_) for row in given])
+        rows = np.array([given_bandwidth(row, self.n_features_in_) for row in given])
         return criterion_curve(training_set, settings, rows)
 
     def _choose(self, training_set, kernel):
         """Resolve the parameters to a bandwidth for each feature, and a number of neighbours."""
         name = self.bandwidth if self._is_selected() else "loo"
         if self._is_selected():
-            _check_selectable(training_set, name, f"bandwidth={name!r}")
+            check_selectable(training_set, name, f"bandwidth={name!r}")
         elif self.adaptive is not None and self.n_neighbors is None:
-            _check_selectable(training_set, name, "n_neighbors=None")
+            check_selectable(training_set, name, "n_neighbors=None")
         bandwidth = self._given_or_selected(training_set, kernel)
         if self.adaptive is None:
             return bandwidth, None
-        _check_neighbors(self.n_neighbors, training_set)
+        check_neighbors(self.n_neighbors, training_set)
         if not self._is_selected() and self.n_neighbors is not None:
             return bandwidth, int(self.n_neighbors)
         candidates = [bandwidth]
@@ -381,7 +382,7 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         """A bandwidth for each feature."""
         n_features, keys = training_set.X.shape[1], training_set.keys
         if not isinstance(self.bandwidth, str):
-            return _given_bandwidth(self.bandwidth, n_features)
+            return given_bandwidth(self.bandwidth, n_features)
         if self.bandwidth in RULES:
             X, weights = training_set.X[keys], training_set.weights[keys]
             return rule_of_thumb(RULES[self.bandwidth], X, weights, kernel)
@@ -400,53 +401,3 @@ class NadarayaWatsonRegressor(AttentionRegressor):
 def _spread_of_keys(training_set):
     keys = training_set.keys
     return spread(training_set.X[keys], training_set.weights[keys])
-
-
-def _check_neighbors(n_neighbors, training_set):
-    """Refuse numbers of neighbours that no row has."""
-    most = max(int(training_set.counts().sum() + 1e-9) - 1, 0)
-    if n_neighbors is not None and n_neighbors > most:
-        raise ValueError(
-            f"n_neighbors must be at most the number of other training rows ({most}); got "
-            f"{n_neighbors} for n_samples={most + 1}."
-        )
-
-
-def _check_selectable(training_set, name, parameter):
-    """Refuse what no bandwidth can be judged by; warn of copies that leave-one-out sees."""
-    if training_set.n_keys == 1 and not training_set.multiplicity[0] > 1.0:
-        raise ValueError(
-            f"{parameter} judges bandwidths by rows left out and needs two rows at least; "
-            f"got n_samples={training_set.n_keys}. Give a number instead."
-        )
-    if training_set.groups is not None and name != "loo":
-        raise ValueError(
-            f"{parameter} leaves nothing out and cannot use groups. Use bandwidth='loo', or "
-            "fit without groups."
-        )
-    if training_set.groups is not None and np.unique(training_set.groups[training_set.keys]).size == 1:
-        raise ValueError(
-            f"groups must have two labels at least for {parameter}, which leaves one group out "
-            "at a time; all rows of positive weight have the same. Give a number instead."
-        )
-    if name == "loo":
-        warn_of_copies(training_set)
-
-
-def _given_bandwidth(bandwidth, n_features):
-    """A bandwidth for each feature from the numbers a user gave."""
-    rule = "must be one positive number, or one for each feature (inf smooths a feature out)"
-    try:
-        given = np.asarray(bandwidth)
-    except ValueError as error:  # lists of unequal lengths
-        raise ValueError(f"bandwidth {rule}; got {bandwidth!r}.") from error
-    if given.dtype.kind not in "iuf":
-        raise ValueError(f"bandwidth {rule}; got {bandwidth!r} of type {given.dtype}.")
-    numbers = given.astype(np.float64)
-    if numbers.ndim > 1 or (numbers.ndim == 1 and numbers.size != n_features):
-        raise ValueError(
-            f"bandwidth {rule}; got an array of shape {numbers.shape} for n_features={n_features}."
-        )
-    if not (numbers > 0.0).all():
-        raise ValueError(f"bandwidth {rule}; got {bandwidth!r}.")
-    return np.full(n_features, 1.0) * numbers

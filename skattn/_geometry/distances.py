@@ -20,10 +20,10 @@ from scipy.spatial.distance import cdist
 
 __all__ = [
     "Expansion",
+    "candidates_near",
     "distances",
     "excess_over_nearest",
     "feature_squares",
-    "candidates_near",
     "rounding_of_excess",
     "squared_distances",
     "weighted_squares",
@@ -44,8 +44,10 @@ def squared_distances(queries: Array, keys: Array, out: Array | None = None) -> 
     if keys.shape[1] == 1:
         out = np.subtract(queries, keys.T, out=out)
         return np.multiply(out, out, out=out)
-    return cdist(queries, keys, "sqeuclidean") if out is None else cdist(
-        queries, keys, "sqeuclidean", out=out
+    return (
+        cdist(queries, keys, "sqeuclidean")
+        if out is None
+        else cdist(queries, keys, "sqeuclidean", out=out)
     )
 
 

@@ -28,7 +28,7 @@ def are_multiplicities(weights: Array) -> bool:
 
 
 def number_of_rows(weights: Array) -> float:
-    """The n of criteria and rules: the sum of multiplicities, or the number of rows of importance."""
+    """n of criteria and rules: the sum of multiplicities, or the number of important rows."""
     return float(weights.sum()) if are_multiplicities(weights) else float(weights.size)
 
 
@@ -106,7 +106,7 @@ class TrainingSet:
     def canonical(
         cls, X: Array, y: Array, weights: Array, groups: Indices | None = None
     ) -> TrainingSet:
-        """Sort rows; groups are numbered in the order of their first rows, whatever their labels."""
+        """Sort rows; groups are numbered by their first rows, whatever their labels."""
         absent = weights == 0.0
         labels = np.zeros(len(X), dtype=np.intp) if groups is None else groups
         for width in (1, 4, X.shape[1]):  # ties beyond the first features are rare
@@ -135,14 +135,16 @@ class TrainingSet:
         """Positions in canonical order of the caller's rows: the inverse of `order`."""
         if "callers_order" not in self._cache:
             self._cache["callers_order"] = np.argsort(self.order)
-        return self._cache["callers_order"]  # type: ignore[no-any-return]
+        order: Indices = self._cache["callers_order"]
+        return order
 
     @property
     def deduplicated(self) -> TrainingSet:
-        """The keys alone, those of equal group, features and targets as one of their joint weight."""
+        """The keys alone, equal ones (group, features and targets) as one of their joint weight."""
         if "deduplicated" not in self._cache:
             self._cache["deduplicated"] = self._deduplicated()
-        return self._cache["deduplicated"]  # type: ignore[no-any-return]
+        training_set: TrainingSet = self._cache["deduplicated"]
+        return training_set
 
     def _deduplicated(self) -> TrainingSet:
         first = np.flatnonzero(self.first_of_equals())

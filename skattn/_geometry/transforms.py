@@ -1,7 +1,7 @@
 """Transforms: from features to the coordinates in which kernels see Euclidean distances.
 
-Each has ``coordinates(rows)`` and ``gradient(slopes, rows)``, which takes derivatives in coordinates
-back to features.
+Each has ``coordinates(rows)`` and ``gradient(slopes, rows)``, which takes derivatives in
+coordinates back to features.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Transform(Protocol):
         ...
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in coordinates."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from coordinates."""
         ...
 
 
@@ -102,7 +102,7 @@ class Scaler:
         return coordinates
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in coordinates."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from coordinates."""
         return self.features, slopes / self.bandwidth[:, None]
 
 
@@ -152,7 +152,7 @@ class LocalBasis:
         return coordinates if self.axes is None else coordinates @ self.axes
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in regressors."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from regressors."""
         if self.axes is not None:
             slopes = np.einsum("jd,qdp->qjp", self.axes, slopes)
         return self.scaler.gradient(slopes, rows)
@@ -225,7 +225,7 @@ class QuadraticBasis:
         return np.column_stack([coordinates, (along**2 - self.center) / self.scale])
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in regressors."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from regressors."""
         along = self.basis.coordinates(rows) @ self.axis - self.origin
         within = (along >= self.low) & (along <= self.high)
         rise = np.where(within, 2.0 * along / self.scale, 0.0)
@@ -307,7 +307,7 @@ class FeatureMap:
         return self.scaled(rows) @ self.matrix
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in coordinates."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from coordinates."""
         n_scaled = len(self.scaler.features)
         by_scaled = np.einsum("jc,qcp->qjp", self.matrix[:n_scaled], slopes)
         if self.ranks is not None:

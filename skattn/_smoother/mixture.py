@@ -25,7 +25,7 @@ _COUNTING_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class MixedRegression:
-    """The same queries under several components, and their shares.
+    """Queries under several components, and the shares of these.
 
     Attributes
     ----------
@@ -67,15 +67,15 @@ class MixedRegression:
         return replace(some, gates=self.gates[:, queries])
 
     def excluding(self, excluded: Exclusion) -> MixedRegression:
-        """The same queries, with other keys excluded."""
+        """Regression of these queries with other keys excluded."""
         return self._each(lambda each: each.excluding(excluded))
 
     def widened(self, multiple: float) -> MixedRegression:
-        """The same queries at a multiple of the bandwidths."""
+        """Regression of these queries at a multiple of the bandwidths."""
         return self._each(lambda each: each.widened(multiple))
 
     def means_of(self, values: Array) -> MixedRegression:
-        """Weighted means of other values (n_keys, n_columns) under the same attention weights."""
+        """Weighted means of other values (n_keys, n_columns) under these attention weights."""
         return self._each(lambda each: each.means_of(values))
 
     def mix(self, read: Callable[[LocalRegression], tuple[Any, ...]]) -> tuple[Any, ...]:

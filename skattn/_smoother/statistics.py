@@ -78,7 +78,7 @@ def predict(regression: Regression, resources: Resources) -> tuple[Array, Array,
         read_fits(part, resources, receive)
         return prediction, leverage, outside
 
-    return regression.mix(read)  # type: ignore[return-value]
+    return regression.mix(read)
 
 
 def smoother_matrix(
@@ -246,9 +246,7 @@ class _Rows:
         self.blocks, self.read = reader.blocks, reader.smoother_rows
 
 
-def gradient(
-    regression: Regression, X: Array, resources: Resources
-) -> tuple[Array, Outside]:
+def gradient(regression: Regression, X: Array, resources: Resources) -> tuple[Array, Outside]:
     """Derivatives of the predictions in the features.
 
     Parameters
@@ -276,7 +274,7 @@ def gradient(
         result[:, features] = slopes
         return result, outside
 
-    return regression.mix(read)  # type: ignore[return-value]
+    return regression.mix(read)
 
 
 def _slopes(regression: LocalRegression, resources: Resources) -> tuple[Array, Outside]:

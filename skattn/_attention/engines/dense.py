@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +17,7 @@ from skattn._attention.engines.engine import Engine, Prepared
 
 __all__ = ["Dense"]
 
-Array = NDArray[np.floating]
+Array = NDArray[Any]  # of float32 or float64
 
 _DOUBLE = np.dtype(np.float64)
 # Queries whose first block of keys sums to less are likely to underflow altogether.
@@ -84,7 +87,7 @@ class _DenseSums:
             hard = np.flatnonzero(moments.total < self._trusted(_DOUBLE))
         error = np.zeros_like(moments.total)
         error[hard] = np.inf
-        return Moments(*moments._parts()[:-1], error=error)
+        return replace(moments, error=error)
 
     def _in_double(self, queries: NDArray[np.intp]) -> _DenseSums:
         resources = Resources(1, self.resources.block_bytes, tolerance=self.resources.tolerance)
@@ -193,11 +196,10 @@ def _inside(
     slopes: Array | None = None,
 ) -> Moments:
     """Moments of queries that, as far as the dense engine can tell, see keys in their support."""
-    numbers = (np.asarray(part, np.float64) for part in (shift, total, sums, own))
     outside, nearest = np.zeros(len(total), dtype=bool), np.full(len(total), np.inf)
-    if squares is not None:
-        squares = squares.astype(np.float64)
-    return Moments(*numbers, outside, nearest, squares=squares, slopes=slopes)
+    shift, total, sums = (np.asarray(part, np.float64) for part in (shift, total, sums))
+    squares = None if squares is None else squares.astype(np.float64)
+    return Moments(shift, total, sums, own, outside, nearest, None, squares, slopes)
 
 
 class _RowSums:
