@@ -57,8 +57,6 @@ def bandwidth_slopes(regression: LocalRegression, resources: Resources) -> Bandw
     ----------
     regression : LocalRegression
         The kernel has a slope; bandwidths do not vary.
-    resources : Resources
-        Threads, memory, precision and engine.
 
     Returns
     -------

@@ -132,7 +132,7 @@ class RowReader:
 
     def smoother_rows(self, queries: slice) -> WeightBlock:
         """Rows of the smoother matrix of a block of queries, in place of attention weights."""
-        if self.regression.local_fit.degree == 0:
+        if isinstance(self.regression.local_fit, LocalMean):
             return self.read(queries)
         block, fit = self.fitted(queries)
         keys = self.regression.products.regressors

@@ -107,8 +107,6 @@ class MixedRowReader:
     ----------
     regression : MixedRegression
         Queries, keys and local fits.
-    resources : Resources
-        Threads, memory and engine.
     """
 
     def __init__(self, regression: MixedRegression, resources: Resources) -> None:
@@ -190,8 +188,6 @@ def remove(
         The regression of all queries; nothing is excluded.
     left_out : LeftOut
         What is left out as one.
-    resources : Resources
-        For predictions that are computed anew.
     """
     if isinstance(regression, LocalRegression):
         block = reader.read(queries)

@@ -106,8 +106,6 @@ class Removal:
         The regression of the queries; nothing is excluded.
     left_out : LeftOut
         What is left out as one.
-    resources : Resources
-        For predictions that are computed anew.
 
     Attributes
     ----------

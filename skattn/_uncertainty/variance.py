@@ -30,8 +30,6 @@ def value_variances(smoother: Component | Mixture, resources: Resources, *, loca
     ----------
     smoother : Component or Mixture
         The training rows.
-    resources : Resources
-        Threads, memory and engine.
     local : bool
         Whether variances are weighted means of squared residuals around each key; otherwise they
         are the same everywhere.
