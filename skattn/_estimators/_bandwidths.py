@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import numpy as np
 
+from skattn._bandwidth import CRITERIA
 from skattn._estimators._training import warn_of_copies
+
+
+def check_applicable(adaptive, n_neighbors, anisotropic, bandwidth):
+    """Refuse parameters that would have no effect."""
+    if n_neighbors is not None and adaptive is None:
+        raise ValueError(
+            "n_neighbors is the number of neighbors that adaptive bandwidths reach; got "
+            f"n_neighbors={n_neighbors} with adaptive=None. Use adaptive='query' or 'key', or "
+            "n_neighbors=None."
+        )
+    if not (anisotropic or (isinstance(bandwidth, str) and bandwidth in CRITERIA)):
+        raise ValueError(
+            "anisotropic=False seeks one multiple of the features' spreads, for a bandwidth that "
+            f"is selected by one of {tuple(CRITERIA)}; got bandwidth={bandwidth!r}. Leave "
+            "anisotropic at True."
+        )
 
 
 def check_neighbors(n_neighbors, training_set):
@@ -58,3 +75,25 @@ def given_bandwidth(bandwidth, n_features):
     if not (numbers > 0.0).all():
         raise ValueError(f"bandwidth {rule}; got {bandwidth!r}.")
     return np.full(n_features, 1.0) * numbers
+
+
+def given_bandwidths(bandwidths, n_features):
+    """Bandwidths (n_bandwidths, n_features) of a curve from what a user gave."""
+    given = np.asarray(bandwidths)
+    if given.ndim not in (1, 2) or not given.size:
+        raise ValueError(
+            "bandwidths must be an array of shape (n_bandwidths,) or (n_bandwidths, "
+            f"n_features={n_features}), not empty; got shape {given.shape}."
+        )
+    return np.array([given_bandwidth(row, n_features) for row in given])
+
+
+def given_numbers(numbers, adaptive):
+    """Numbers of neighbours of a curve from what a user gave."""
+    given = np.asarray(numbers)
+    if given.ndim != 1 or not given.size or given.dtype.kind not in "iu" or (given < 1).any():
+        raise ValueError(
+            f"bandwidths must be an array of positive whole numbers, the numbers of "
+            f"neighbors, with adaptive={adaptive!r}; got {numbers!r}."
+        )
+    return given

@@ -7,9 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn._geometry.training_set import number_of_rows
+from skattn._geometry.training_set import TrainingSet, number_of_rows
 
-__all__ = ["TargetScaling", "deviation", "mean_squares", "rounded_center", "spread"]
+__all__ = [
+    "TargetScaling",
+    "deviation",
+    "key_spread",
+    "mean_squares",
+    "rounded_center",
+    "spread",
+]
 
 Array = NDArray[np.float64]
 
@@ -71,6 +78,12 @@ def spread(X: Array, weights: Array) -> Array:
     candidates = np.stack([_deviation(scaled, weights), iqr])
     smallest = np.where(candidates > 0.0, candidates, np.inf).min(axis=0)
     return np.where(_is_constant(X), np.inf, np.ldexp(smallest, exponent))
+
+
+def key_spread(training_set: TrainingSet) -> Array:
+    """Spread of each feature of the keys of a training set."""
+    keys = training_set.keys
+    return spread(training_set.X[keys], training_set.weights[keys])
 
 
 def deviation(X: Array, weights: Array) -> Array:
