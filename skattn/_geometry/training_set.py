@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Exclusion", "TrainingSet", "are_multiplicities", "evenly_spaced", "number_of_rows"]
+__all__ = [
+    "Exclusion",
+    "TrainingSet",
+    "are_multiplicities",
+    "evenly_spaced",
+    "number_of_rows",
+    "scaled_weights",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -25,6 +32,11 @@ def are_multiplicities(weights: Array) -> bool:
     Numbers too large to have a fraction count nothing.
     """
     return bool(np.all(weights == np.floor(weights)) and weights.max() < 2.0**53)
+
+
+def scaled_weights(weights: Array) -> Array:
+    """Weights over a power of two of the size of the largest, whose sums do not overflow."""
+    return np.ldexp(weights, -np.frexp(weights.max())[1])
 
 
 def number_of_rows(weights: Array) -> float:
@@ -152,7 +164,7 @@ class TrainingSet:
         if are_multiplicities(self.weights):
             weights = np.add.reduceat(weights, first)
         else:  # only ratios matter: sums are neither to overflow nor to be whole
-            weights = np.add.reduceat(weights / weights.max(), first)
+            weights = np.add.reduceat(scaled_weights(weights), first)
             weights *= 0.5 / weights.max()
         return self._at(first, weights)
 
@@ -184,7 +196,7 @@ class TrainingSet:
         weights = self.weights[: self.n_keys]
         if are_multiplicities(self.weights):
             return weights.copy()
-        shares = weights / weights.max()  # whose sum does not overflow
+        shares = scaled_weights(weights)
         return shares / shares.mean()
 
     def leave_one_out(self) -> Exclusion:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skattn._geometry.scaling import rounded_center
+from skattn._geometry.training_set import scaled_weights
 
 __all__ = [
     "MOST_DIRECTIONS",
@@ -160,7 +161,7 @@ class LocalBasis:
 
 def principal_axes(coordinates: Array, weights: Array) -> Array:
     """Leading axes of the weighted covariance, (n_coordinates, MOST_DIRECTIONS)."""
-    share = weights / weights.max()
+    share = scaled_weights(weights)
     share /= share.sum()
     centered = coordinates - share @ coordinates
     covariance = (centered * share[:, None]).T @ centered
