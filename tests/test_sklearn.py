@@ -1,6 +1,6 @@
 """Validation of targets: they are converted once, and then checked."""
 
-import datetime
+import datetime as dt
 from decimal import Decimal
 from fractions import Fraction
 
@@ -70,7 +70,7 @@ def test_text_is_refused_wherever_it_comes_from(y):
 
 
 def test_objects_that_are_no_numbers_are_named():
-    days = pd.Series([datetime.date(2020, 1, day) for day in range(1, 5)])
+    days = pd.Series([dt.date(2020, 1, day) for day in range(1, 5)])
     with pytest.raises(ValueError, match="y must be numbers, but it holds objects of type date"):
         fit(days)
 
