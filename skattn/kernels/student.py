@@ -24,7 +24,10 @@ class Student(Kernel):
     rate = 1.0 / degrees_of_freedom
     smooth_at_zero = True
     canonical_bandwidth = (
-        (6.0 / math.gamma(3.5)) ** 2 * math.gamma(7.5) / (5040.0 * math.sqrt(degrees_of_freedom * math.pi)) / 1.96
+        (6.0 / math.gamma(3.5)) ** 2
+        * math.gamma(7.5)
+        / (5040.0 * math.sqrt(degrees_of_freedom * math.pi))
+        / 1.96
     ) ** 0.2
 
     def profile(self, t: Array) -> Array:

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from skattn.kernels import Kernel
 from skattn.nn._blocks import BlockAttention, KernelWeights
 from skattn.nn._coordinates import Coordinates
 from skattn.nn._mask import Pattern
@@ -35,7 +36,7 @@ def fused_size(n_columns: int, dtype: torch.dtype) -> int:
 
 
 def attend_kernel(
-    kernel: str,
+    kernel: Kernel,
     coordinates: Coordinates,
     values: Tensor,
     pattern: Pattern,
@@ -43,9 +44,8 @@ def attend_kernel(
     need_weights: bool,
 ) -> Attended:
     """`attend` with a kernel of the distance in some coordinates."""
-    if kernel != "gaussian":
-        profile = Radial(kernel)
-        return attend(profile, coordinates.scaled(), values, pattern, dropout, need_weights)
+    if not (kernel.is_exponential and kernel.rate == -0.5):
+        return attend(Radial(kernel), coordinates.scaled(), values, pattern, dropout, need_weights)
     size = coordinates.size + 1
     if not need_weights and is_fused(Softmax(), values, pattern):
         size = fused_size(max(size, values.shape[-1]), values.dtype)

@@ -52,7 +52,7 @@ class BlockAttention(torch.autograd.Function):
     def forward(
         ctx: Any, queries: Tensor, keys: Tensor, values: Tensor, profile: Profile, pattern: Pattern
     ) -> Tensor:
-        """Of (n_batches, n, ...) tensors."""
+        """Outputs (n_batches, n_queries, n_values)."""
         ctx.profile, ctx.pattern = profile, pattern
         output = queries.new_zeros(*queries.shape[:2], values.shape[-1])
         for batch, row, column in _slices(queries, keys, pattern):
@@ -65,7 +65,7 @@ class BlockAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Closed-form gradients; where they are to be differentiated again, by autograd."""
+        """Gradients in closed form; by autograd where they are to be differentiated again."""
         queries, keys, values, output = ctx.saved_tensors
         if torch.is_grad_enabled():
             return *_twice(ctx, queries, keys, values, gradient), None, None
@@ -79,9 +79,9 @@ class BlockAttention(torch.autograd.Function):
             weights, slopes = ctx.profile.weights(query, key, seen)
             by_value[batch, column] += weights.mT @ grad
             change = (grad @ values[batch, column].mT).sub_(drift[batch, row]).mul_(slopes)
-            pulled = ctx.profile.pull(change, query, key)
-            by_query[batch, row] += pulled[0]
-            by_key[batch, column] += pulled[1]
+            of_query, of_key = ctx.profile.gradients(change, query, key)
+            by_query[batch, row] += of_query
+            by_key[batch, column] += of_key
         return by_query, by_key, by_value, None, None
 
 
@@ -92,7 +92,7 @@ class KernelWeights(torch.autograd.Function):
     def forward(
         ctx: Any, queries: Tensor, keys: Tensor, profile: Profile, allowed: Tensor | None
     ) -> Tensor:
-        """Of (n_batches, n, n_features) tensors."""
+        """Weights of queries and keys of shape (n_batches, n, n_features)."""
         seen, blind = open_rows(allowed)
         weights, slopes = (silence(part, blind) for part in profile.weights(queries, keys, seen))
         ctx.profile = profile
@@ -106,7 +106,7 @@ class KernelWeights(torch.autograd.Function):
             raise _no_second_derivative(ctx.profile)
         queries, keys, weights, slopes = ctx.saved_tensors
         change = slopes * (gradient - (gradient * weights).sum(dim=-1, keepdim=True))
-        return *ctx.profile.pull(change, queries, keys), None, None
+        return *ctx.profile.gradients(change, queries, keys), None, None
 
 
 def _slices(
@@ -132,6 +132,6 @@ def _twice(
 
 def _no_second_derivative(profile: Any) -> RuntimeError:
     return RuntimeError(
-        f"kernel={profile.kernel!r} has no second derivatives here; call backward or "
+        f"kernel={profile.kernel.name!r} has no second derivatives here; call backward or "
         "torch.autograd.grad without create_graph, or use kernel='gaussian'."
     )

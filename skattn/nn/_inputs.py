@@ -11,7 +11,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from skattn._attention._torch import KERNELS_WITH_SLOPE
+from skattn.kernels import KERNELS, Kernel
 from skattn.nn._attend import lead_shape
 from skattn.nn._mask import Mask, Pattern, fit_mask, present_keys
 
@@ -106,14 +106,15 @@ def _check_tensors(queries: Tensor, keys: Tensor, values: Tensor, same_features:
         ) from error
 
 
-def check_kernel(kernel: str) -> None:
-    """Refuse kernels without a derivative."""
-    if kernel not in KERNELS_WITH_SLOPE:
-        names = ", ".join(repr(name) for name in KERNELS_WITH_SLOPE)
-        raise ValueError(
-            f"kernel must be one of {names}; got {kernel!r}. A kernel without a derivative cannot "
-            "be learned through: skattn.NadarayaWatsonRegressor has those too."
-        )
+def differentiable_kernel(name: str) -> Kernel:
+    """Return the kernel of a name; refuse one without a derivative."""
+    if isinstance(name, str) and name in KERNELS and KERNELS[name].has_slope:
+        return KERNELS[name]
+    names = ", ".join(repr(known) for known, kernel in KERNELS.items() if kernel.has_slope)
+    raise ValueError(
+        f"kernel must be one of {names}; got {name!r}. A kernel without a derivative cannot "
+        "be learned through: skattn.NadarayaWatsonRegressor has those too."
+    )
 
 
 def check_dropout(dropout: float) -> None:

@@ -7,7 +7,13 @@ from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
 from skattn.nn._coordinates import Coordinates
-from skattn.nn._inputs import Inputs, check_count, check_kernel, describe, log_bandwidth_of_heads
+from skattn.nn._inputs import (
+    Inputs,
+    check_count,
+    describe,
+    differentiable_kernel,
+    log_bandwidth_of_heads,
+)
 from skattn.nn._layer import AttentionLayer
 from skattn.nn._mask import Pattern
 
@@ -100,12 +106,11 @@ class MultiHeadKernelAttention(AttentionLayer):
         check_count("n_features", n_features)
         check_count("n_heads", n_heads)
         check_count("n_coordinates", n_coordinates)
-        check_kernel(kernel)
         start = log_bandwidth_of_heads(bandwidth, n_heads, device, dtype)
         maps = start.new_empty(n_heads, n_features, n_coordinates)
         for head in maps:
             nn.init.orthogonal_(head)
-        self.kernel = kernel
+        self.kernel = differentiable_kernel(kernel)
         self.log_bandwidth = nn.Parameter(start)
         self.projection = nn.Parameter(maps)
         self.gate: nn.Linear | nn.Parameter = (
@@ -171,7 +176,7 @@ class MultiHeadKernelAttention(AttentionLayer):
     def _told(self) -> list[str]:
         n_heads, n_features, n_coordinates = self.projection.shape
         sizes = f"n_features={n_features}, n_heads={n_heads}, n_coordinates={n_coordinates}"
-        return [sizes, f"bandwidth={describe(self.bandwidth)}", f"kernel={self.kernel!r}"]
+        return [sizes, f"bandwidth={describe(self.bandwidth)}", f"kernel={self.kernel.name!r}"]
 
 
 def _for_heads(pattern: Pattern) -> Pattern:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
 from skattn.nn._coordinates import Coordinates
-from skattn.nn._inputs import Inputs, check_kernel, describe, log_bandwidths
+from skattn.nn._inputs import Inputs, describe, differentiable_kernel, log_bandwidths
 from skattn.nn._layer import AttentionLayer
 
 
@@ -106,13 +106,12 @@ class NadarayaWatsonAttention(AttentionLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(dropout)
-        check_kernel(kernel)
         start = log_bandwidths(bandwidth, n_features, device, dtype)
         if learnable:
             self.log_bandwidth = nn.Parameter(start)
         else:
             self.register_buffer("log_bandwidth", start)
-        self.kernel = kernel
+        self.kernel = differentiable_kernel(kernel)
 
     @property
     def bandwidth(self) -> Tensor:
@@ -135,4 +134,4 @@ class NadarayaWatsonAttention(AttentionLayer):
     def _told(self) -> list[str]:
         learnable = isinstance(self.log_bandwidth, nn.Parameter)
         bandwidth = f"bandwidth={describe(self.bandwidth)}"
-        return [bandwidth, f"kernel={self.kernel!r}", f"learnable={learnable}"]
+        return [bandwidth, f"kernel={self.kernel.name!r}", f"learnable={learnable}"]

@@ -140,7 +140,9 @@ def test_normalized_weights_are_those_of_the_kernel_times_factors(name, rng):
     assert_allclose(slopes, expected_slopes / total, rtol=1e-12)
 
 
-@pytest.mark.parametrize("factors", [torch.tensor([1.0, 2.0, 1.0]), torch.tensor([[1.0, 2.0, 1.0]])])
+@pytest.mark.parametrize(
+    "factors", [torch.tensor([1.0, 2.0, 1.0]), torch.tensor([[1.0, 2.0, 1.0]])]
+)
 @pytest.mark.parametrize("name", COMPACT)
 def test_outside_the_support_the_nearest_keys_share_by_their_factors(name, factors):
     squared = torch.tensor([[4.0, 4.0, 4.5], [0.5, 4.0, 4.5]])
