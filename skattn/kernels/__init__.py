@@ -16,21 +16,10 @@ from skattn.kernels.student import Student
 
 __all__ = ["KERNELS", "CallableKernel", "CompactKernel", "Kernel", "get_kernel", "namespace"]
 
-KERNELS: dict[str, Kernel] = {
-    kernel.name: kernel
-    for kernel in (
-        Gaussian(),
-        Laplace(),
-        Student(),
-        Epanechnikov(),
-        Biweight(),
-        Triweight(),
-        Tricube(),
-        Triangular(),
-        Uniform(),
-        Cosine(),
-    )
-}
+_UNBOUNDED = Gaussian(), Laplace(), Student()
+_POLYNOMIAL = Epanechnikov(), Biweight(), Triweight()
+_COMPACT = Tricube(), Triangular(), Uniform(), Cosine()
+KERNELS: dict[str, Kernel] = {each.name: each for each in (*_UNBOUNDED, *_POLYNOMIAL, *_COMPACT)}
 
 
 def get_kernel(kernel: str | Callable[[Array], Array]) -> Kernel:

@@ -43,15 +43,15 @@ class CompactKernel(Kernel):
     def slope(self, t: Numbers) -> Numbers:
         """dK / d(u**2) of an array or tensor; 0 where u is 0 and K has a kink there."""
         xp = namespace(t)
-        is_sloped = t < 1.0 if self.smooth_at_zero else (t > 0.0) & (t < 1.0)
-        squared = xp.clip(xp.where(is_sloped, t, 1.0), 0.0, 1.0)
-        return xp.where(is_sloped, self.slope_inside(squared), 0.0)
+        if self.smooth_at_zero:
+            return self.slope_inside(xp.clip(t, 0.0, 1.0)) * (t < 1.0)
+        return self.slope_inside(xp.clip(t, 1e-38, 1.0)) * ((t > 0.0) & (t < 1.0))
 
     def log_profile(self, squared: Array) -> Array:
         """log K(u), -inf from the edge on."""
         weights = self.profile(np.array(squared, dtype=np.float64))
         with np.errstate(divide="ignore"):
-            return np.log(weights)  # type: ignore[no-any-return]
+            return np.log(weights)
 
     def log_slope(self, squared: Array) -> Array:
         """d log K / d(u**2), 0 outside the support."""
@@ -92,9 +92,10 @@ class Tricube(CompactKernel):
         t **= 3
         return t
 
-    def slope_inside(self, squared: Numbers) -> Numbers:
-        u = namespace(squared).sqrt(squared)
-        return -4.5 * u * (1.0 - squared * u) ** 2
+    def slope(self, t: Numbers) -> Numbers:
+        xp = namespace(t)
+        u = xp.sqrt(xp.clip(t, 0.0, 1.0, out=t))
+        return -4.5 * u * (1.0 - t * u) ** 2
 
 
 class Triangular(CompactKernel):

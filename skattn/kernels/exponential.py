@@ -69,8 +69,7 @@ class Laplace(Kernel):
         return -np.sqrt(squared)
 
     def log_slope(self, squared: Array) -> Array:
-        u = np.sqrt(squared)
-        return np.divide(-0.5, u, out=np.zeros_like(u), where=u > 0.0)
+        return -0.5 / np.sqrt(np.maximum(squared, 1e-38)) * (squared > 0.0)
 
     def tensor_weights(self, squared: Tensor) -> tuple[Tensor, Tensor]:
         u = squared.sqrt()

@@ -149,7 +149,7 @@ class Kernel:
     def slope(self, t: Array) -> Array:
         """dK / d(u**2), overwriting ``t = rate * u**2``; 0 where u is 0 and K has a kink there."""
         squared = np.maximum(t / self.rate, 0.0)
-        return self.log_slope(squared) * self.profile(t)  # type: ignore[no-any-return]
+        return self.log_slope(squared) * self.profile(t)
 
     def tensor_weights(self, squared: Tensor) -> tuple[Tensor, Tensor]:
         """K(u) and dK / d(u**2) of a tensor, both up to the same positive factor of each row.
@@ -176,7 +176,7 @@ class Kernel:
         """log K(u) at u**2 = nearest + excess, less that at nearest; exact however far."""
         decay = self.log_profile(nearest + excess) - self.log_profile(nearest)
         if not self.has_slope:
-            return decay  # type: ignore[no-any-return]
+            return decay
         # the difference cancels where excess is small: there, the mean slope in between
         slopes = [self.log_slope(nearest + node * excess) for node in _NODES]
         mean = sum(share * slope for share, slope in zip(_SHARES, slopes, strict=True))

@@ -46,12 +46,12 @@ class Student(Kernel):
         return -4.0 / (self.degrees_of_freedom + squared)
 
     def tensor_weights(self, squared: Tensor) -> tuple[Tensor, Tensor]:
-        # relative to the nearest key, (nu + nearest) / (nu + u**2) to the fourth
-        nearest = finite_least(squared).add_(self.degrees_of_freedom)
-        inverse = squared.add(self.degrees_of_freedom).reciprocal_().mul_(nearest)
+        # relative to the nearest key, ((7 + u**2) / (7 + nearest))**-4
+        scale = finite_least(squared).add_(self.degrees_of_freedom).reciprocal_()
+        inverse = (self.degrees_of_freedom * scale).addcmul(squared, scale).reciprocal_()
         weights = inverse * inverse
         weights.mul_(weights)
-        return weights, inverse.mul_(weights).mul_(-4.0 / nearest)
+        return weights, inverse.mul_(weights).mul_(-4.0 * scale)
 
     def log_decay(self, nearest: Array, excess: Array) -> Array:
         return -4.0 * np.log1p(excess / (self.degrees_of_freedom + nearest))

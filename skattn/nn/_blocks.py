@@ -18,7 +18,7 @@ BLOCK_ENTRIES = {"cpu": 1 << 18, "cuda": 1 << 26}
 def block_slices(
     shape: tuple[int, int, int], pattern: Pattern, device: str
 ) -> Iterator[tuple[slice, slice, slice]]:
-    """Batches, queries and the keys these may see, for (n_batches, n_queries, n_keys)."""
+    """Blocks (batches, queries, keys they may see) of (n_batches, n_queries, n_keys) weights."""
     n_batches, n_queries, n_keys = shape
     entries = _entries(device)
     breadth = n_keys if pattern.breadth is None else min(n_keys, pattern.breadth)
@@ -35,7 +35,7 @@ def block_slices(
 
 
 def row_slices(n_queries: int, row_entries: int, device: str) -> Iterator[slice]:
-    """Queries, so many at a time that a block of rows of some entries has the usual size."""
+    """Blocks of queries that take `row_entries` numbers each."""
     step = max(1, _entries(device) // max(1, row_entries))
     for row in range(0, n_queries, step):
         yield slice(row, min(row + step, n_queries))
@@ -46,13 +46,13 @@ def _entries(device: str) -> int:
 
 
 class BlockAttention(torch.autograd.Function):
-    """Weights times values; the weights are computed again in the backward pass."""
+    """Weights times values, without keeping the weights for the backward pass."""
 
     @staticmethod
     def forward(
         ctx: Any, queries: Tensor, keys: Tensor, values: Tensor, profile: Profile, pattern: Pattern
     ) -> Tensor:
-        """Outputs (n_batches, n_queries, n_values)."""
+        """Output (n_batches, n_queries, n_values)."""
         ctx.profile, ctx.pattern = profile, pattern
         output = queries.new_zeros(*queries.shape[:2], values.shape[-1])
         for batch, row, column in _slices(queries, keys, pattern):
@@ -65,7 +65,7 @@ class BlockAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients in closed form; by autograd where they are to be differentiated again."""
+        """Gradients in closed form, or by autograd if they are to be differentiated again."""
         queries, keys, values, output = ctx.saved_tensors
         if torch.is_grad_enabled():
             return *_twice(ctx, queries, keys, values, gradient), None, None
@@ -86,7 +86,7 @@ class BlockAttention(torch.autograd.Function):
 
 
 class KernelWeights(torch.autograd.Function):
-    """The weights themselves, (n_batches, n_queries, n_keys)."""
+    """Weights (n_batches, n_queries, n_keys), written out."""
 
     @staticmethod
     def forward(
@@ -101,7 +101,7 @@ class KernelWeights(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Closed-form gradients."""
+        """Gradients in closed form."""
         if torch.is_grad_enabled():
             raise _no_second_derivative(ctx.profile)
         queries, keys, weights, slopes = ctx.saved_tensors

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
@@ -40,7 +42,7 @@ class MultiHeadKernelAttention(AttentionLayer):
         One positive number, in units of the projected features. Heads start at up to twice as much
         and down to half of it.
     kernel : str, default="gaussian"
-        One of those of `NadarayaWatsonAttention`.
+        A kernel with a derivative, as for `NadarayaWatsonAttention`.
     gated_by_query : bool, default=False
         Whether the gates are a function of the query, the softmax of a linear one, rather than
         constants.
@@ -49,7 +51,7 @@ class MultiHeadKernelAttention(AttentionLayer):
     device : torch.device or str, default=None
         Where the parameters are.
     dtype : torch.dtype, default=None
-        Of the parameters; PyTorch's default dtype if None.
+        Type of the parameters; PyTorch's default dtype if None.
 
     Attributes
     ----------
@@ -125,12 +127,12 @@ class MultiHeadKernelAttention(AttentionLayer):
         return self.log_bandwidth.exp()
 
     def gates(self, queries: Tensor) -> Tensor:
-        """The share of each head.
+        """Share of each head.
 
         Parameters
         ----------
         queries : Tensor of shape (..., n_queries, n_features)
-            As `forward` is given them.
+            Queries, as for `forward`.
 
         Returns
         -------
@@ -173,7 +175,7 @@ class MultiHeadKernelAttention(AttentionLayer):
         rows = [(each - center)[..., None, :, :] @ maps for each in (queries, keys)]
         return Coordinates(rows[0], rows[1], keys.new_zeros(1, 1), inverse)
 
-    def _told(self) -> list[str]:
+    def _shown(self) -> list[str]:
         n_heads, n_features, n_coordinates = self.projection.shape
         sizes = f"n_features={n_features}, n_heads={n_heads}, n_coordinates={n_coordinates}"
         return [sizes, f"bandwidth={describe(self.bandwidth)}", f"kernel={self.kernel.name!r}"]
@@ -183,7 +185,7 @@ def _for_heads(pattern: Pattern) -> Pattern:
     table = pattern.table
     if table is not None and table.ndim > 2:
         table = table[..., None, :, :]
-    return Pattern(table, pattern.lower, pattern.upper, pattern.exclude_self)
+    return replace(pattern, table=table)
 
 
 def _zero_linear(n_features: int, like: Tensor) -> nn.Linear:

@@ -39,7 +39,7 @@ class NadarayaWatsonAttention(AttentionLayer):
     device : torch.device or str, default=None
         Where the bandwidth is.
     dtype : torch.dtype, default=None
-        Of the bandwidth; PyTorch's default dtype if None.
+        Type of the bandwidth; PyTorch's default dtype if None.
 
     Attributes
     ----------
@@ -131,7 +131,7 @@ class NadarayaWatsonAttention(AttentionLayer):
         where = Coordinates(queries, keys, inputs.center(keys), inverse)
         return attend_kernel(self.kernel, where, values, inputs.pattern, dropout, need_weights)
 
-    def _told(self) -> list[str]:
+    def _shown(self) -> list[str]:
         learnable = isinstance(self.log_bandwidth, nn.Parameter)
         bandwidth = f"bandwidth={describe(self.bandwidth)}"
         return [bandwidth, f"kernel={self.kernel.name!r}", f"learnable={learnable}"]
