@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -114,12 +113,12 @@ class Kernel:
     has_slope: ClassVar[bool] = True
     peer_bandwidths: ClassVar[Mapping[str, float]] = {}
 
-    @cached_property
+    @property
     def smooth_at_zero(self) -> bool:
         """Whether K is Lipschitz in u**2 at zero."""
         return bool(self.log_profile(np.array([1e-12]))[0] > -1e-9)
 
-    @cached_property
+    @property
     def canonical_bandwidth(self) -> float:
         """The canonical bandwidth, by numerical integration."""
 
