@@ -75,12 +75,7 @@ def check_rows(estimator: Any, X: Any, y: Any = "no_validation", *, reset: bool)
     options: dict[str, Any] = {"dtype": [np.float64, np.float32], "reset": reset}
     if not (isinstance(y, str) and y == "no_validation"):
         options |= {"multi_output": True, "y_numeric": True}
-        if dates := _dtype_of(y, _DATES):
-            raise ValueError(f"y must be numbers, but it is dates or times ({dates}). {_COUNT}")
-        if issparse(y):
-            raise ValueError("y must be dense, but it is sparse. Convert it with y.toarray().")
-        if np.asarray(y).dtype.kind in "SU":
-            raise ValueError("y must be numbers, but it is text. Convert it with astype(float).")
+        y = y if y is None else _numeric_targets(y)
     try:
         return validate_data(estimator, X, y, **options)
     except ValueError as error:
@@ -95,6 +90,64 @@ _ENCODE = (
     "a sklearn.compose.ColumnTransformer."
 )
 _COUNT = "Convert them to numbers in a unit of your choice, such as days since the first date."
+
+
+def _numeric_targets(y: Any) -> Any:
+    """Targets as numbers, checked to be finite; refuse what only looks like numbers."""
+    if dates := _dtype_of(y, _DATES):
+        raise ValueError(f"y must be numbers, but it is dates or times ({dates}). {_COUNT}")
+    if issparse(y):
+        raise ValueError("y must be dense, but it is sparse. Convert it with y.toarray().")
+    array = np.asarray(y)
+    if array.dtype.kind in "SU" or any(isinstance(each, str | bytes) for each in _objects(array)):
+        raise ValueError(
+            "y must be numbers, but it is text. Convert numbers that are written as text with "
+            "astype(float); for labels of classes, fit a column of 0 and 1 for each class."
+        )
+    if array.dtype.kind == "O":
+        array = _converted(array)
+    if array.dtype.kind == "f":
+        _check_finite(array, getattr(y, "columns", None))
+    return y if array.dtype.kind not in "fiub" else array
+
+
+def _objects(array: NDArray[Any]) -> list[Any]:
+    return array.ravel().tolist() if array.dtype.kind == "O" else []
+
+
+def _converted(array: NDArray[Any]) -> NDArray[np.float64]:
+    """Objects as numbers; missing ones, None and pandas.NA among them, as NaN."""
+    missing = [each is None or type(each).__name__ == "NAType" for each in _objects(array)]
+    try:
+        numbers = [
+            np.nan if gone else float(each)
+            for each, gone in zip(_objects(array), missing, strict=True)
+        ]
+    except (TypeError, ValueError) as error:
+        kinds = sorted({type(each).__name__ for each in _objects(array)} - {"NoneType", "NAType"})
+        raise ValueError(
+            f"y must be numbers, but it holds objects of type {', '.join(kinds)}. {_COUNT}"
+        ) from error
+    return np.array(numbers).reshape(array.shape)
+
+
+def _check_finite(y: NDArray[np.floating], names: Any) -> None:
+    """Refuse targets that are missing or infinite; tell the column and how many there are."""
+    with np.errstate(over="ignore"):
+        y = y.astype(np.float64)
+    finite = np.isfinite(y)
+    if finite.all():
+        return
+    where = ""
+    if y.ndim == 2:
+        column = int(np.argmin(finite.all(axis=0)))
+        where = f" in column {column if names is None else repr(list(names)[column])}"
+        y = y[:, column]
+    n_missing, n_infinite = int(np.isnan(y).sum()), int(np.isinf(y).sum())
+    raise ValueError(
+        f"y must be finite numbers; got {n_missing} missing and {n_infinite} infinite values"
+        f"{where}, of {len(y)} rows. Drop these rows, or fill them in, before fitting."
+    )
 
 
 def _columns_of(X: Any, kinds: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""The house: layers, light imports, documented names."""
+"""Architecture: layers, light imports, sizes, words, documented names."""
 
 import ast
 import configparser
@@ -23,47 +23,49 @@ import skattn.inspection
 PACKAGE = Path(skattn.__file__).parent
 DOCS = PACKAGE.parent / "docs"
 
-# What each room may import of the package, besides rooms of its own.
-LAYERS = {
-    "kernels": set(),
-    "geometry": set(),
-    "datasets": set(),
-    "_sklearn": set(),
-    "attention": {"kernels", "geometry"},
-    "radii": {"geometry"},
-    "modifiers": {"geometry"},
-    "embedding": {"geometry", "modifiers"},
-    "smoother": {"kernels", "geometry", "radii", "attention"},
-    "bandwidth": {"kernels", "geometry", "radii", "attention", "smoother"},
-    "uncertainty": {"geometry", "attention", "smoother"},
-    "learning": {"geometry", "modifiers", "attention"},
-    "nn": {"kernels", "geometry", "attention"},
-    "estimators": {
-        "kernels",
-        "geometry",
-        "modifiers",
-        "embedding",
-        "attention",
-        "smoother",
-        "bandwidth",
-        "uncertainty",
-        "learning",
-        "_sklearn",
-    },
-    # Displays read fitted estimators, whatever their class, and import none of them.
-    "inspection": set(),
-    "": {"estimators"},
-}
-# Who may import what from outside.
+# Each package may import from those above it.
+ORDER = (
+    "_sklearn",
+    "kernels",
+    "_geometry",
+    "_attention",
+    "_smoother",
+    "_optimize",
+    "_bandwidth",
+    "_uncertainty",
+    "variants",
+    "solvers",
+    "_learning",
+    "_estimators",
+    "nn",
+    "datasets",
+    "inspection",
+    "",
+)
+# Displays read fitted estimators, whatever their class, and import none of them.
+ALONE = {"inspection", "datasets", "_sklearn", "kernels"}
+# Who may import what from outside, wherever in a module.
 RESERVED = {
-    "torch": ("skattn._attention._torch", "skattn._learning", "skattn.nn"),
+    "torch": (
+        "skattn.kernels",
+        "skattn._attention.engines.tensor",
+        "skattn.variants",
+        "skattn._learning",
+        "skattn.nn",
+    ),
     "matplotlib": ("skattn.inspection",),
     "dask": ("skattn.distributed",),
-    "numba": ("skattn._attention",),
-    "finufft": ("skattn._attention",),
-    "pandas": ("skattn._estimators._explanation",),
+    "numba": ("skattn._attention.engines",),
+    "finufft": ("skattn._attention.engines",),
+    "pandas": ("skattn._estimators._explanations",),
     "polars": (),
-    "sklearn": ("skattn._estimators", "skattn._sklearn", "skattn.inspection"),
+    "sklearn": (
+        "skattn._sklearn",
+        "skattn.variants",
+        "skattn.solvers",
+        "skattn._estimators",
+        "skattn.inspection",
+    ),
 }
 
 
@@ -94,33 +96,100 @@ def imports(module):
                 yield full if full in known else node.module
 
 
-def room(module):
+def package_of(module):
     return module.partition(".")[2].partition(".")[0]
 
 
-def test_every_room_is_in_the_plan():
-    assert {room(module) for module in modules()} == set(LAYERS)
+def test_every_package_is_in_the_order():
+    assert {package_of(module) for module in modules()} == set(ORDER)
 
 
 @pytest.mark.parametrize("module", modules())
-def test_imports_follow_the_layers(module):
+def test_imports_go_up_the_order(module):
+    mine = package_of(module)
     for name in imports(module):
-        if name.partition(".")[0] == "skattn" and room(name) != room(module):
-            assert room(name) in LAYERS[room(module)], f"{module} imports {name}"
+        theirs = package_of(name)
+        if name.partition(".")[0] == "skattn" and theirs != mine:
+            assert mine not in ALONE, f"{module} imports {name}"
+            assert ORDER.index(theirs) < ORDER.index(mine), f"{module} imports {name}"
 
 
 @pytest.mark.parametrize("module", modules())
-def test_outside_libraries_stay_in_their_rooms(module):
+def test_outside_libraries_stay_where_they_belong(module):
     for name in imports(module):
         allowed = RESERVED.get(name.partition(".")[0])
         assert allowed is None or module.startswith(allowed), f"{module} imports {name}"
 
 
-def test_layers_take_nothing_but_tensors_from_attention():
+def test_layers_share_kernels_distances_and_the_nearest_key_rule_alone():
+    shared = ("skattn.nn", "skattn.kernels", "skattn._geometry", "skattn._attention.engines")
     for module in modules():
-        if room(module) == "nn":
-            names = {name for name in imports(module) if room(name) == "attention"}
-            assert names <= {"skattn._attention._torch"}, module
+        if package_of(module) == "nn":
+            ours = [name for name in imports(module) if name.startswith("skattn")]
+            assert all(name.startswith(shared) for name in ours), module
+
+
+def test_no_chain_of_packages_is_longer_than_eight():
+    graph = {package: set() for package in ORDER}
+    for module in modules():
+        for name in imports(module):
+            if name.startswith("skattn.") and package_of(name) != package_of(module):
+                graph[package_of(module)].add(package_of(name))
+    lengths = {}
+    for package in graphlib.TopologicalSorter(graph).static_order():
+        lengths[package] = 1 + max((lengths[name] for name in graph[package]), default=0)
+    assert max(lengths.values()) <= 8, lengths
+
+
+def test_sizes():
+    lines = {path: len(path.read_text().splitlines()) for path in PACKAGE.rglob("*.py")}
+    assert max(lines.values()) <= 400, max(lines, key=lines.get)
+    assert sum(lines.values()) <= 13_500
+
+
+def functions():
+    """Names and nodes of all functions of the package."""
+    for module in modules():
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.FunctionDef):
+                yield f"{module}.{node.name}", node
+
+
+def test_functions_have_few_parameters():
+    # constructors of what users make, and displays, have one for each thing that can be set
+    exempt = ("skattn.inspection", "skattn._estimators", "skattn.nn", "skattn.variants")
+    for name, node in functions():
+        arguments = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
+        number = len([each for each in arguments if each.arg not in ("self", "cls")])
+        most = 20 if name.endswith("__init__") or name.startswith("skattn.inspection") else 8
+        assert number <= (most if name.startswith(exempt) else 8), name
+
+
+def test_no_object_is_unpacked_into_more_than_four_arguments():
+    for module in modules():
+        for node in ast.walk(tree(module)):
+            if isinstance(node, ast.Call):
+                given = [*node.args, *(keyword.value for keyword in node.keywords)]
+                owners = [
+                    each.value.id
+                    for each in given
+                    if isinstance(each, ast.Attribute) and isinstance(each.value, ast.Name)
+                ]
+                owners = [each for each in owners if each not in ("np", "torch")]
+                most = max((owners.count(each) for each in owners), default=0)
+                assert most <= 4, f"{module}, line {node.lineno}"
+
+
+# A docstring starts with the noun or verb it documents.
+ELLIPTIC = ("Of ", "Those ", "What ", "The same ", "Its ", "As ")
+
+
+@pytest.mark.parametrize("module", modules())
+def test_docstrings_start_with_what_they_document(module):
+    for node in ast.walk(tree(module)):
+        if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Module):
+            text = ast.get_docstring(node) or ""
+            assert not text.startswith(ELLIPTIC), f"{module}: {text.splitlines()[0]}"
 
 
 def test_private_scikit_learn_names_live_in_one_file():

@@ -16,7 +16,6 @@ __all__ = [
     "KeyScale",
     "Moments",
     "Products",
-    "BlockReader",
     "Resources",
     "TopWeights",
     "Want",

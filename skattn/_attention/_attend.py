@@ -98,7 +98,7 @@ def _joined(blocks: Sequence[Moments]) -> Moments:
     if len(blocks) == 1:
         return blocks[0]
     parts: list[NDArray[np.floating] | None] = []
-    for columns in zip(*(block._parts() for block in blocks), strict=True):
+    for columns in zip(*(block.parts() for block in blocks), strict=True):
         known = [column for column in columns if column is not None]
         parts.append(np.concatenate(known) if len(known) == len(blocks) else None)
     return Moments(*parts)  # type: ignore[arg-type]

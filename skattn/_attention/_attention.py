@@ -1,4 +1,4 @@
-"""What is summed: attention says what weight, products say of which columns."""
+"""Attention and products: the weight of each key, and the columns that are summed under it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class KeyScale:
 
 @dataclass(frozen=True)
 class Attention:
-    """What weight each key has for each query: no values, no degree, no mixture.
+    """The weight of each key for each query: no values, no degree, no mixture.
 
     Attributes
     ----------

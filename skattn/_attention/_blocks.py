@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from skattn._attention._attention import Attention
-from skattn._attention._kernel_blocks import KernelBlocks
-from skattn._attention._log_domain import log_domain_weights, rows_at_a_time
+from skattn._attention._kernel_blocks import KernelBlocks, ThreadMemory
+from skattn._attention._log_domain import log_domain_weights, rows_at_a_time, scaled_weights
 from skattn._attention._resources import Resources, run_blocks, slices
 
 __all__ = [
@@ -44,7 +44,7 @@ class WeightBlock:
     queries : slice
         The queries of the block.
     weights : ndarray of shape (n_rows, n_keys)
-        Rows sum to 1. Not used again by whoever hands it over.
+        Rows sum to 1. Valid, and free to be overwritten, until the same thread reads another block.
     own : ndarray of shape (n_rows,)
         Weight of the excluded keys, as far as it is retained.
     outside : ndarray of shape (n_rows,) of bool
@@ -85,6 +85,7 @@ class BlockReader:
         # full rows are wanted to the last digit: not at the tolerance of criteria
         precise = Resources(block_bytes=resources.block_bytes)
         self.fixed = None if in_log_domain else KernelBlocks(attention, precise)
+        self.memory = ThreadMemory()
         self.least = attention.kernel.trusted_normalizer(_DOUBLE)
         shape = len(attention.queries), len(attention.keys)
         self.blocks = self.resources.query_blocks(*shape, least=n_queries)
@@ -102,7 +103,7 @@ class BlockReader:
         if self.fixed is None:
             return self._in_log_domain(np.arange(queries.start, queries.stop))
         n_rows, n_keys = queries.stop - queries.start, len(self.attention.keys)
-        buffer = np.empty(n_rows * n_keys * 8, dtype=np.uint8)
+        buffer = self.memory.of_size(n_rows * n_keys * 8)
         weights, log_shift = self.fixed.weights(queries, slice(0, n_keys), buffer)
         if weights.min() < _NEGLIGIBLE:
             weights[weights < _NEGLIGIBLE] = 0.0
@@ -116,6 +117,8 @@ class BlockReader:
         return weights, log_shift, outside, nearest
 
     def _in_log_domain(self, queries: Indices) -> tuple[Array, Array, NDArray[np.bool_], Array]:
+        if self.attention.has_scales:
+            return scaled_weights(self.attention.take(queries))
         weights = np.empty((len(queries), len(self.attention.keys)))
         log_shift, nearest = np.empty((2, len(queries)))
         outside = np.empty(len(queries), dtype=bool)
@@ -142,7 +145,7 @@ def queries_of_a_block(attention: Attention) -> int:
 
 
 class WeightReader(Protocol):
-    """What hands out weight blocks."""
+    """A source of weight blocks."""
 
     @property
     def blocks(self) -> Sequence[slice]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from skattn._attention._attention import Attention
 from skattn._attention._resources import Resources
 from skattn._geometry.distances import Expansion
 
-__all__ = ["Buffer", "KernelBlocks"]
+__all__ = ["Buffer", "KernelBlocks", "ThreadMemory"]
 
 Array = NDArray[Any]  # of float32 or float64
 Indices = NDArray[np.intp]
@@ -22,6 +23,20 @@ _DOUBLE = np.dtype(np.float64)
 _SINGLE_TOLERANCE = 5e-5
 # What may be added to the exponent of weights that would underflow: their sums stay finite.
 _LIFT = {np.dtype(np.float64): 600.0, np.dtype(np.float32): 70.0}
+
+
+class ThreadMemory:
+    """Memory for one block, kept by each thread: fresh memory costs as much as the arithmetic."""
+
+    def __init__(self) -> None:
+        self.local = threading.local()
+
+    def of_size(self, size: int) -> Buffer:
+        """Memory of at least so many bytes; valid until this thread asks again."""
+        buffer: Buffer | None = getattr(self.local, "buffer", None)
+        if buffer is None or buffer.size < size:
+            buffer = self.local.buffer = np.empty(size, dtype=np.uint8)
+        return buffer
 
 
 class KernelBlocks:

@@ -22,7 +22,7 @@ from skattn._geometry.distances import (
     rounding_of_excess,
 )
 
-__all__ = ["LogWeights", "log_domain_weights", "rows_at_a_time"]
+__all__ = ["LogWeights", "log_domain_weights", "rows_at_a_time", "scaled_weights"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -75,18 +75,20 @@ def log_domain_weights(attention: Attention) -> LogWeights:
 
     Time and memory O(n_queries * n_keys).
     """
-    log_weights = _kept_log_weights(attention)
     if attention.has_scales:
-        return _scaled(attention, log_weights)
+        weights, log_shift, outside, nearest = scaled_weights(attention)
+        entries, candidates = np.nonzero(weights >= 0.0)
+        return LogWeights(entries, candidates, weights.ravel(), log_shift, outside, nearest)
+    log_weights = _kept_log_weights(attention)
     kernel, queries, keys = attention.kernel, attention.queries, attention.keys
     margin = _MARGIN + np.log(len(keys)) - float(attention.log_weights.min())
     entries, candidates = candidates_near(
         queries, keys, lambda nearest: kernel.reach(nearest, margin), np.isneginf(log_weights)
     )
-    nearest, excess = excess_over_nearest(queries, keys, entries, candidates)
-    nearest_squared = ((queries - keys[nearest]) ** 2).sum(axis=1)
+    reference, excess = excess_over_nearest(queries, keys, entries, candidates)
+    nearest_squared = ((queries - keys[reference]) ** 2).sum(axis=1)
     outside = np.isneginf(kernel.log_profile(nearest_squared))
-    ties = excess <= rounding_of_excess(queries, keys, entries, candidates, nearest)
+    ties = excess <= rounding_of_excess(queries, keys, entries, candidates, reference)
     with np.errstate(invalid="ignore"):  # -inf - -inf outside the support, where ties decide
         decay = kernel.log_decay(nearest_squared[entries], excess)
     decay = np.where(outside[entries], np.where(ties, 0.0, -np.inf), decay)
@@ -117,24 +119,34 @@ def _kept_log_weights(attention: Attention) -> Array:
     return log_weights
 
 
-def _scaled(attention: Attention, log_weights: Array) -> LogWeights:
-    """Weights with bandwidths that vary; every pair is an entry."""
+def scaled_weights(attention: Attention) -> tuple[Array, Array, NDArray[np.bool_], Array]:
+    """Weights with bandwidths that vary, all pairs; with the attributes of `LogWeights`.
+
+    Returns
+    -------
+    weights : ndarray of shape (n_queries, n_keys)
+        The largest of each query is 1.
+    log_shift, outside, nearest : ndarray of shape (n_queries,)
+        As in `LogWeights`.
+    """
+    log_weights = _kept_log_weights(attention)
     away = distances(attention.queries, attention.keys)
     inverse = attention.inverse_scales(away)
     if attention.key_scale is not None:
         log_weights = log_weights + attention.keys.shape[1] * np.log(inverse)
     with np.errstate(over="ignore"):
-        squared = (away * inverse) ** 2
+        squared = np.multiply(away, inverse, out=away)
+        squared *= squared
     logits = attention.kernel.log_profile(squared)
-    is_hidden = np.isneginf(log_weights)
-    nearest = np.where(is_hidden, np.inf, squared).min(axis=1)
-    outside = np.isneginf(np.where(is_hidden, -np.inf, logits).max(axis=1))
-    if outside.any():
-        ties = squared[outside] <= nearest[outside, None] * _TIE
-        logits[outside] = np.where(ties, 0.0, -np.inf)
     logits += log_weights
     shift = logits.max(axis=1)
+    outside, nearest = np.isneginf(shift), np.full(len(shift), np.inf)
+    if outside.any():
+        hidden = np.isneginf(log_weights[outside])
+        squared = np.where(hidden, np.inf, squared[outside])
+        nearest[outside] = squared.min(axis=1)
+        ties = squared <= nearest[outside, None] * _TIE
+        logits[outside] = np.where(ties, log_weights[outside], -np.inf)
+        shift = logits.max(axis=1)
     logits -= shift[:, None]
-    weights = np.exp(logits, out=logits)
-    queries, keys = np.nonzero(weights >= 0.0)
-    return LogWeights(queries, keys, weights.ravel(), shift, outside, nearest)
+    return np.exp(logits, out=logits), shift, outside, nearest

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Flag, auto
 from typing import Any
 
@@ -14,7 +14,7 @@ from skattn._attention._resources import slices
 
 __all__ = ["Moments", "Want", "merge", "row_moments", "row_moments_exactly"]
 
-Array = NDArray[np.floating]
+Array = NDArray[np.float64]
 
 # So many differences are formed at once.
 _EXACT_ENTRIES = 50_000
@@ -23,7 +23,7 @@ _TIE = 1.0 + 1e-12
 
 
 class Want(Flag):
-    """What is asked of an engine, besides the sums.
+    """Sums that are asked of an engine, besides the first powers of the weights.
 
     ``SUMS`` are always there; ``SQUARES`` are sums of squared weights times values, ``SLOPES``
     derivatives of the sums in the logarithms of the bandwidths.
@@ -76,19 +76,21 @@ class Moments:
 
     def take(self, queries: slice | NDArray[np.intp]) -> Moments:
         """Moments of some of the queries."""
-        return Moments(*(None if part is None else part[queries] for part in self._parts()))  # type: ignore[arg-type]
+        return Moments(*(None if part is None else part[queries] for part in self.parts()))  # type: ignore[arg-type]
 
     def write(self, queries: slice | NDArray[np.intp], other: Moments) -> None:
         """Overwrite the rows of some queries."""
-        for mine, theirs in zip(self._parts(), other._parts(), strict=True):
+        for mine, theirs in zip(self.parts(), other.parts(), strict=True):
             if mine is not None:
                 mine[queries] = 0.0 if theirs is None else theirs
 
-    def recentered(self, center: Array, n_outputs: int) -> Moments:
-        """The same moments with regressors centred elsewhere, (n_queries, n_directions)."""
-        assert self.center is not None
+    def recentered(self, center: Array) -> Moments:
+        """Moments with regressors centred elsewhere, (n_queries, n_directions)."""
+        if self.center is None or np.array_equal(self.center, center):
+            return self
         move, total = self.center - center, self.total[:, None]
         d = move.shape[1]
+        n_outputs = (self.sums.shape[1] - d - d * (d + 1) // 2) // (d + 1)
         first, second = np.triu_indices(d)
         ends = np.cumsum([n_outputs, d, len(first)])
         values, once, twice, cross = np.split(self.sums, ends, axis=1)
@@ -96,17 +98,11 @@ class Moments:
         twice += move[:, first] * move[:, second] * total
         cross = cross + (move[:, :, None] * values[:, None, :]).reshape(cross.shape)
         sums = np.hstack([values, once + move * total, twice, cross])
-        return _replaced(self, sums=sums, center=center + np.zeros_like(move))
+        return replace(self, sums=sums, center=center + np.zeros_like(move))
 
-    def _parts(self) -> list[Any]:
+    def parts(self) -> list[Any]:
+        """All arrays, None where one was not asked for."""
         return [getattr(self, field.name) for field in fields(self)]
-
-
-def _replaced(moments: Moments, **changes: Any) -> Moments:
-    return Moments(**(dict(zip(_NAMES, moments._parts(), strict=True)) | changes))
-
-
-_NAMES = [field.name for field in fields(Moments)]
 
 
 def merge(one: Moments, other: Moments) -> Moments:
@@ -126,39 +122,36 @@ def merge(one: Moments, other: Moments) -> Moments:
     Moments
         Joint moments.
     """
-    if one.center is not None and other.center is not None:
-        if not np.array_equal(one.center, other.center):
-            d = one.center.shape[1]
-            n_outputs = (one.sums.shape[1] - d - d * (d + 1) // 2) // (d + 1)
-            other = other.recentered(one.center, n_outputs)
-    left, right, shift = _factors(one, other)
-    nearest = np.minimum(one.nearest, other.nearest)
-    outside = one.outside & other.outside
+    if one.center is not None:
+        other = other.recentered(one.center)
+    left: Array | None = None
+    right: Array | None = None
+    shift, outside, nearest = one.log_shift, one.outside, one.nearest
+    if outside.any() or other.outside.any() or not np.array_equal(shift, other.log_shift):
+        left, right, shift = _factors(one, other)
+        outside = outside & other.outside
+        nearest = np.where(outside, np.minimum(nearest, other.nearest), np.inf)
 
-    def added(name: str, power: int = 1) -> Any:
-        a, b = getattr(one, name), getattr(other, name)
+    def added(a: Array | None, b: Array | None, power: int = 1) -> Any:
         if a is None or b is None:
             return None
+        if left is None or right is None:
+            return a + b
         shape = (-1,) + (1,) * (a.ndim - 1)
         return (left**power).reshape(shape) * a + (right**power).reshape(shape) * b
 
-    error = None
-    if one.error is not None or other.error is not None:
-        zero = np.zeros_like(one.total)
-        error = np.maximum(
-            zero if one.error is None else one.error, zero if other.error is None else other.error
-        )
+    known = [each.error for each in (one, other) if each.error is not None]
     return Moments(
         shift,
-        added("total"),
-        added("sums"),
-        added("own"),
+        added(one.total, other.total),
+        added(one.sums, other.sums),
+        added(one.own, other.own),
         outside,
-        np.where(outside, nearest, np.inf),
+        nearest,
         one.center,
-        added("squares", 2),
-        added("slopes"),
-        error,
+        added(one.squares, other.squares, 2),
+        added(one.slopes, other.slopes),
+        np.max(known, axis=0) if known else None,
     )
 
 
@@ -186,7 +179,7 @@ def row_moments(weights: Array, products: Products) -> tuple[Array, Array | None
 
 
 def row_moments_exactly(weights: Array, products: Products) -> tuple[Array, Array | None]:
-    """The same sums with regressors centred at each query's own weighted mean, from differences."""
+    """Sums as by `row_moments`, with regressors centred at each query's mean, from differences."""
     if products.regressors is None:
         return weights @ products.values, None
     step = max(1, _EXACT_ENTRIES // products.regressors.size)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -82,7 +83,8 @@ class _BlasLimit:
     """
 
     def __init__(self) -> None:
-        self.lock, self.n_users, self.limiter = threading.Lock(), 0, None
+        self.lock, self.n_users = threading.Lock(), 0
+        self.limiter: Any = None
 
     def enter(self) -> None:
         with self.lock:

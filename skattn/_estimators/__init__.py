@@ -2,6 +2,9 @@
 
 from skattn._estimators.nadaraya_watson import NadarayaWatsonRegressor
 
-class ParametricAttentionRegressor: pass
+
+class ParametricAttentionRegressor:
+    pass
+
 
 __all__ = ["NadarayaWatsonRegressor", "ParametricAttentionRegressor"]

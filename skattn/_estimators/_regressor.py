@@ -1,4 +1,4 @@
-"""What every attention regressor offers: predictions, and what is read off the same weights."""
+"""The base of every attention regressor: predictions, and how results are handed back."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from numbers import Real
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from skattn._geometry.scaling import spread
+from skattn._geometry.scaling import key_spread
 from skattn._geometry.transforms import Scaler
 from skattn._smoother import Component, predict
 from skattn._uncertainty import (
@@ -148,7 +148,7 @@ class UncertaintyMixin:
         """Local scales of the residuals, at queries (n_queries, n_features) and keys."""
         training_set, kernel = self._smoother.training_set, self._smoother.kernel
         keys = training_set.keys
-        bandwidth = spread(training_set.X[keys], training_set.weights[keys])
+        bandwidth = key_spread(training_set)
         if not self._has_relative_bandwidths():
             bandwidth = np.minimum(self.bandwidth_, bandwidth)
         scaler = Scaler.around(training_set.X[keys], bandwidth)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
-import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from skattn._bandwidth import (
@@ -17,9 +16,17 @@ from skattn._bandwidth import (
     select_bandwidth,
     select_neighbors,
 )
+from skattn._estimators._bandwidths import (
+    check_applicable,
+    check_neighbors,
+    check_selectable,
+    given_bandwidth,
+    given_bandwidths,
+    given_numbers,
+)
 from skattn._estimators._regressor import COMMON_CONSTRAINTS, AttentionRegressor
-from skattn._estimators._training import all_or_nothing, read_training_data, warn_of_copies
-from skattn._geometry.scaling import spread
+from skattn._estimators._training import all_or_nothing, read_training_data
+from skattn._geometry.scaling import key_spread
 from skattn._geometry.transforms import LocalBasis, Scaler
 from skattn._sklearn import Interval, Options, StrOptions, fit_context
 from skattn._smoother import Component, LocalLinear
@@ -71,14 +78,14 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         picklable if the estimator is to be. Some 1e8 bandwidths from the data, where squared
         distances to all training rows round to the same number, it weights them alike.
     degree : {0, 1}, default=0
-        Of the polynomial that is fitted around each query. 0 is the weighted mean. 1 is the local
-        line: without the bias of the mean at the boundary of the data and where they are denser on
-        one side, and exact for linear targets; it extrapolates beyond the data, and its
+        Degree of the polynomial that is fitted around each query. 0 is the weighted mean. 1 is the
+        local line: without the bias of the mean at the boundary of the data and where they are
+        denser on one side, and exact for linear targets; it extrapolates beyond the data, and its
         `attention_weights` may be negative. More than 30 features have slopes along their 30
         leading principal components only.
     anisotropic : bool, default=True
         Whether a bandwidth that is selected is sought for each feature. False seeks one multiple
-        of the features' spreads, as the rules of thumb do.
+        of the features' spreads, as the rules of thumb do; only for a `bandwidth` that is selected.
     adaptive : {"query", "key"}, default=None
         Whether bandwidths follow the density of the data, by the distance to the `n_neighbors`-th
         nearest training row. With it, `bandwidth` only says how features compare: distances are
@@ -87,15 +94,16 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         with weights :math:`K(u) / r_i^d` (R np's "adaptive_nn"). None does not.
     n_neighbors : int, default=None
         The number of neighbours that `adaptive` bandwidths reach. A training row is not its own
-        neighbour. None selects it by the criterion `bandwidth` names, or else by "loo". Not used
-        without `adaptive`.
+        neighbour. None selects it by the criterion `bandwidth` names, or else by "loo". Only with
+        `adaptive`.
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"
         What happens to queries outside every support of a compact kernel. "nearest" gives their
         weight to the nearest training row, shared among ties: the limit of vanishing tails.
         "nan" gives NaN and one warning with the count, "raise" raises ValueError.
-    algorithm : {"auto", "dense"}, default="auto"
+    algorithm : {"auto", "dense", "exact"}, default="auto"
         How the sums over training rows are computed; all give the same numbers. "dense" visits
-        every pair of query and training row. "auto" chooses the fastest available.
+        every pair of query and training row, and what underflows again in the log domain. "exact"
+        computes all of it there, some five times slower. "auto" chooses what is fastest.
     max_queries : int, default=4000
         Number of training rows at most at which the selection criterion is evaluated, each
         against all training rows. Where there are more, a systematic sample of the sorted rows is
@@ -112,6 +120,8 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         `adaptive`, relative to the radii: how features compare.
     n_neighbors_ : int
         The number of neighbours that bandwidths reach. Only available if `adaptive` is not None.
+    algorithm_ : str
+        How predictions are computed: "dense" or "exact".
     criterion_ : float
         The criterion at `bandwidth_`. For one target, "loo" and "gcv" are in its squared units;
         for several, each is divided by its variance and the mean is taken. NaN where no row can
@@ -144,8 +154,8 @@ class NadarayaWatsonRegressor(AttentionRegressor):
 
     With `adaptive`, each criterion is minimised over the numbers of neighbours: for features in
     units of their spread and, if `anisotropic`, of the bandwidths selected without `adaptive`.
-    Radii floor at the first positive distance. In leave-one-out, the row that is left out counts
-    for no radius; with `groups` or importances, it counts for those of other rows ("key").
+    Radii are at least the first positive distance. In leave-one-out, the row that is left out
+    counts for no radius; with `groups` or importances, it counts for those of other rows ("key").
 
     Far from all training rows, predictions of degree 0 tend to the target of the nearest row
     (Gaussian and compact kernels), an exponentially weighted mean of the nearest edge of the data
@@ -197,8 +207,8 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     >>> model.effective_neighbors([[1.5]]).round(2)
     array([2.07])
 
-    Chosen by leave-one-out, each feature has its own bandwidth; the second one, which says nothing
-    about the target, is smoothed out:
+    Chosen by leave-one-out, each feature has its own bandwidth; the second one, which is
+    irrelevant, is smoothed out:
 
     >>> rng = np.random.default_rng(1)
     >>> X = rng.uniform(size=(200, 2))
@@ -306,7 +316,7 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         scaler = Scaler.around(X, bandwidth)
         if self.degree == 0:
             return Component.of(training_set, kernel, scaler)
-        basis = LocalBasis.around(X, weights, bandwidth, spread(X, weights))
+        basis = LocalBasis.around(X, weights, bandwidth, key_spread(training_set))
         return Component.of(training_set, kernel, scaler, basis, LocalLinear())
 
     def criterion_curve(self, bandwidths, criterion="loo"):
@@ -332,42 +342,34 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         check_is_fitted(self)
         if criterion not in CRITERIA:
             raise ValueError(f"criterion must be one of {CRITERIA}; got {criterion!r}.")
-        given, training_set = np.asarray(bandwidths), self._smoother.training_set
+        training_set = self._smoother.training_set
         if criterion == "loo":
             self._check_left_out()
         settings = self._criterion(criterion, self._smoother.kernel)
         if self.adaptive is not None:
-            if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 1).any():
-                raise ValueError(
-                    f"bandwidths must be an array of positive whole numbers, the numbers of "
-                    f"neighbors, with adaptive={self.adaptive!r}; got {bandwidths!r}."
-                )
-            _check_neighbors(int(given.max()), training_set)
-            return neighbors_curve(training_set, settings, self.adaptive, self.bandwidth_, given)
-        if given.ndim not in (1, 2):
-            raise ValueError(
-                "bandwidths must be an array of shape (n_bandwidths,) or (n_bandwidths, "
-                f"n_features={self.n_features_in_}); got shape {given.shape}."
-            )
-        rows = np.array([_given_bandwidth(row, self.n_features_in_) for row in given])
+            numbers = given_numbers(bandwidths, self.adaptive)
+            check_neighbors(int(numbers.max()), training_set)
+            return neighbors_curve(training_set, settings, self.adaptive, self.bandwidth_, numbers)
+        rows = given_bandwidths(bandwidths, self.n_features_in_)
         return criterion_curve(training_set, settings, rows)
 
     def _choose(self, training_set, kernel):
         """Resolve the parameters to a bandwidth for each feature, and a number of neighbours."""
+        check_applicable(self.adaptive, self.n_neighbors, self.anisotropic, self.bandwidth)
         name = self.bandwidth if self._is_selected() else "loo"
         if self._is_selected():
-            _check_selectable(training_set, name, f"bandwidth={name!r}")
+            check_selectable(training_set, name, f"bandwidth={name!r}")
         elif self.adaptive is not None and self.n_neighbors is None:
-            _check_selectable(training_set, name, "n_neighbors=None")
+            check_selectable(training_set, name, "n_neighbors=None")
         bandwidth = self._given_or_selected(training_set, kernel)
         if self.adaptive is None:
             return bandwidth, None
-        _check_neighbors(self.n_neighbors, training_set)
+        check_neighbors(self.n_neighbors, training_set)
         if not self._is_selected() and self.n_neighbors is not None:
             return bandwidth, int(self.n_neighbors)
         candidates = [bandwidth]
         if self._is_selected() and self.anisotropic and bandwidth.size > 1:
-            candidates.append(_spread_of_keys(training_set))
+            candidates.append(key_spread(training_set))
         settings = self._criterion(name, kernel)
         bandwidth, number, self.criterion_ = select_neighbors(
             training_set, settings, self.adaptive, candidates, self.n_neighbors
@@ -381,12 +383,12 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         """A bandwidth for each feature."""
         n_features, keys = training_set.X.shape[1], training_set.keys
         if not isinstance(self.bandwidth, str):
-            return _given_bandwidth(self.bandwidth, n_features)
+            return given_bandwidth(self.bandwidth, n_features)
         if self.bandwidth in RULES:
             X, weights = training_set.X[keys], training_set.weights[keys]
             return rule_of_thumb(RULES[self.bandwidth], X, weights, kernel)
         if self.adaptive is not None and (n_features == 1 or not self.anisotropic):
-            return _spread_of_keys(training_set)
+            return key_spread(training_set)
         settings = self._criterion(self.bandwidth, kernel)
         bandwidth, self.criterion_ = select_bandwidth(
             training_set, settings, anisotropic=self.anisotropic
@@ -395,58 +397,3 @@ class NadarayaWatsonRegressor(AttentionRegressor):
 
     def _criterion(self, name, kernel):
         return Criterion(name, kernel, self.max_queries, self._resources(), self.degree)
-
-
-def _spread_of_keys(training_set):
-    keys = training_set.keys
-    return spread(training_set.X[keys], training_set.weights[keys])
-
-
-def _check_neighbors(n_neighbors, training_set):
-    """Refuse numbers of neighbours that no row has."""
-    most = max(int(training_set.counts().sum() + 1e-9) - 1, 0)
-    if n_neighbors is not None and n_neighbors > most:
-        raise ValueError(
-            f"n_neighbors must be at most the number of other training rows ({most}); got "
-            f"{n_neighbors} for n_samples={most + 1}."
-        )
-
-
-def _check_selectable(training_set, name, parameter):
-    """Refuse what no bandwidth can be judged by; warn of copies that leave-one-out sees."""
-    if training_set.n_keys == 1 and not training_set.multiplicity[0] > 1.0:
-        raise ValueError(
-            f"{parameter} judges bandwidths by rows left out and needs two rows at least; "
-            f"got n_samples={training_set.n_keys}. Give a number instead."
-        )
-    if training_set.groups is not None and name != "loo":
-        raise ValueError(
-            f"{parameter} leaves nothing out and cannot use groups. Use bandwidth='loo', or "
-            "fit without groups."
-        )
-    if training_set.groups is not None and np.unique(training_set.groups[training_set.keys]).size == 1:
-        raise ValueError(
-            f"groups must have two labels at least for {parameter}, which leaves one group out "
-            "at a time; all rows of positive weight have the same. Give a number instead."
-        )
-    if name == "loo":
-        warn_of_copies(training_set)
-
-
-def _given_bandwidth(bandwidth, n_features):
-    """A bandwidth for each feature from the numbers a user gave."""
-    rule = "must be one positive number, or one for each feature (inf smooths a feature out)"
-    try:
-        given = np.asarray(bandwidth)
-    except ValueError as error:  # lists of unequal lengths
-        raise ValueError(f"bandwidth {rule}; got {bandwidth!r}.") from error
-    if given.dtype.kind not in "iuf":
-        raise ValueError(f"bandwidth {rule}; got {bandwidth!r} of type {given.dtype}.")
-    numbers = given.astype(np.float64)
-    if numbers.ndim > 1 or (numbers.ndim == 1 and numbers.size != n_features):
-        raise ValueError(
-            f"bandwidth {rule}; got an array of shape {numbers.shape} for n_features={n_features}."
-        )
-    if not (numbers > 0.0).all():
-        raise ValueError(f"bandwidth {rule}; got {bandwidth!r}.")
-    return np.full(n_features, 1.0) * numbers

@@ -12,20 +12,27 @@ which lose nothing however far the query is.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
 __all__ = [
     "Expansion",
+    "candidates_near",
     "distances",
     "excess_over_nearest",
     "feature_squares",
-    "candidates_near",
     "rounding_of_excess",
     "squared_distances",
+    "tensor_differences",
+    "tensor_expansion",
+    "tensor_from_nearest",
+    "tensor_rounding",
     "weighted_squares",
 ]
 
@@ -44,8 +51,10 @@ def squared_distances(queries: Array, keys: Array, out: Array | None = None) -> 
     if keys.shape[1] == 1:
         out = np.subtract(queries, keys.T, out=out)
         return np.multiply(out, out, out=out)
-    return cdist(queries, keys, "sqeuclidean") if out is None else cdist(
-        queries, keys, "sqeuclidean", out=out
+    return (
+        cdist(queries, keys, "sqeuclidean")
+        if out is None
+        else cdist(queries, keys, "sqeuclidean", out=out)
     )
 
 
@@ -200,3 +209,55 @@ def rounding_of_excess(
     reference = keys[nearest][entries]
     size = np.abs(queries[entries]) + np.abs(keys[candidates]) + np.abs(reference)
     return 8.0 * _EPS[_DOUBLE] * (np.abs(reference - keys[candidates]) * size).sum(axis=1)
+
+
+def tensor_expansion(queries: Tensor, keys: Tensor) -> Tensor:
+    """Squared distances of tensors (..., n, n_features) near the origin, by one matrix product."""
+    import torch
+
+    # |q|^2 + |k|^2 - 2 q.k, the squares as two more columns
+    ones = torch.ones_like(queries[..., :1])
+    left = torch.cat([-2.0 * queries, queries.square().sum(-1, keepdim=True), ones], dim=-1)
+    ones = torch.ones_like(keys[..., :1])
+    right = torch.cat([keys, ones, keys.square().sum(-1, keepdim=True)], dim=-1)
+    return (left @ right.mT).clamp_(min=0.0)
+
+
+def tensor_differences(queries: Tensor, keys: Tensor) -> Tensor:
+    """Squared distances of tensors from differences, accurate also near zero."""
+    import torch
+
+    mode = "donot_use_mm_for_euclid_dist"
+    return torch.cdist(queries, keys, compute_mode=mode).square_()
+
+
+def tensor_from_nearest(queries: Tensor, keys: Tensor, seen: Tensor | None) -> Tensor:
+    """Squared distances of tensors, whose excess over the nearest keeps its digits at any distance.
+
+    Parameters
+    ----------
+    queries, keys : Tensor of shape (n_batches, n_queries or n_keys, n_features)
+        Coordinates.
+    seen : Tensor of bool, broadcasting to (n_batches, n_queries, n_keys), or None
+        Keys that each query sees, at least one; the others are at distance inf.
+    """
+    import torch
+
+    # half of |q - k|^2 - |q|^2: without |q|^2, digits survive
+    lengths = keys.square().sum(dim=-1)
+    half = torch.baddbmm(0.5 * lengths[:, None, :], queries, keys.mT, alpha=-1.0)
+    if seen is not None:
+        half = torch.where(seen, half, torch.inf)
+    least, index = half.min(dim=-1, keepdim=True)
+    nearest = torch.gather(keys, 1, index.expand(-1, -1, keys.shape[-1]))
+    nearest = (queries - nearest).square().sum(dim=-1, keepdim=True)
+    return half.sub_(least).mul_(2.0).add_(nearest)
+
+
+def tensor_rounding(queries: Tensor, keys: Tensor) -> Tensor:
+    """Bound on the rounding error of `tensor_from_nearest`, (..., n_queries, 1)."""
+    import torch
+
+    largest = torch.linalg.vector_norm(keys, dim=-1).amax(dim=-1)[..., None, None]
+    far = largest + torch.linalg.vector_norm(queries, dim=-1, keepdim=True)
+    return 4.0 * (queries.shape[-1] + 2) * torch.finfo(keys.dtype).eps * largest * far

@@ -88,7 +88,7 @@ class _Neighbors:
     def nearest(self, queries: Array, count: int) -> tuple[Array, Indices]:
         """Distances and positions, of shape (n_queries, count)."""
         if self.tree is not None and self.has_tree_for(count):
-            return self.tree.query(queries, np.arange(1, count + 1))  # type: ignore[no-any-return]
+            return self.tree.query(queries, np.arange(1, count + 1))
         away = distances(queries, self.keys)
         if count < len(self.keys):
             neighbors = np.argpartition(away, count - 1, axis=1)[:, :count]
@@ -117,9 +117,7 @@ def _radii(away: Array, present: Array, numbers: NDArray[np.intp], is_complete: 
     for column, number in enumerate(numbers):
         enough = positive & (totals >= number * (1.0 - _ROUNDING))
         first = enough.argmax(axis=1)
-        radii[:, column] = np.where(
-            enough.any(axis=1), away[np.arange(len(first)), first], np.nan
-        )
+        radii[:, column] = np.where(enough.any(axis=1), away[np.arange(len(first)), first], np.nan)
     if is_complete:
         farthest = np.where(positive, away, 0.0).max(axis=1, keepdims=True)
         farthest = np.where(farthest > 0.0, farthest, 1.0)

@@ -7,9 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn._geometry.training_set import number_of_rows
+from skattn._geometry.training_set import TrainingSet, number_of_rows, scaled_weights
 
-__all__ = ["TargetScaling", "deviation", "mean_squares", "rounded_center", "spread"]
+__all__ = [
+    "TargetScaling",
+    "deviation",
+    "key_spread",
+    "mean_squares",
+    "rounded_center",
+    "spread",
+]
 
 Array = NDArray[np.float64]
 
@@ -73,6 +80,12 @@ def spread(X: Array, weights: Array) -> Array:
     return np.where(_is_constant(X), np.inf, np.ldexp(smallest, exponent))
 
 
+def key_spread(training_set: TrainingSet) -> Array:
+    """Spread of each feature of the keys of a training set."""
+    keys = training_set.keys
+    return spread(training_set.X[keys], training_set.weights[keys])
+
+
 def deviation(X: Array, weights: Array) -> Array:
     """Standard deviation of each feature, with one degree of freedom; parameters as for `spread`.
 
@@ -100,13 +113,13 @@ def mean_squares(errors: Array, weights: Array) -> Array:
     -------
     ndarray of shape (..., n_outputs)
     """
-    share = weights / weights.max()  # whose sum does not overflow
+    share = scaled_weights(weights)
     return np.einsum("...ij,...ij,i->...j", errors, errors, share / share.sum())
 
 
 def _deviation(scaled: Array, weights: Array) -> Array:
     n = number_of_rows(weights)
-    shares = weights / weights.max()
+    shares = scaled_weights(weights)
     shares /= shares.sum()
     centered = scaled - rounded_center(scaled)
     centered -= shares @ centered
@@ -120,7 +133,7 @@ def _is_constant(X: Array) -> NDArray[np.bool_]:
 
 def _quantiles(X: Array, weights: Array, levels: Array) -> Array:
     """Weighted quantiles of each column by the inverse of its distribution function."""
-    shares = weights / weights.max()
+    shares = scaled_weights(weights)
     return np.quantile(X, levels, axis=0, weights=shares, method="inverted_cdf")
 
 

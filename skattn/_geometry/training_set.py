@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Exclusion", "TrainingSet", "are_multiplicities", "evenly_spaced", "number_of_rows"]
+__all__ = [
+    "Exclusion",
+    "TrainingSet",
+    "are_multiplicities",
+    "evenly_spaced",
+    "number_of_rows",
+    "scaled_weights",
+]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -27,8 +34,13 @@ def are_multiplicities(weights: Array) -> bool:
     return bool(np.all(weights == np.floor(weights)) and weights.max() < 2.0**53)
 
 
+def scaled_weights(weights: Array) -> Array:
+    """Weights over a power of two of the size of the largest, whose sums do not overflow."""
+    return np.ldexp(weights, -np.frexp(weights.max())[1])
+
+
 def number_of_rows(weights: Array) -> float:
-    """The n of criteria and rules: the sum of multiplicities, or the number of rows of importance."""
+    """n of criteria and rules: the sum of multiplicities, or the number of important rows."""
     return float(weights.sum()) if are_multiplicities(weights) else float(weights.size)
 
 
@@ -106,7 +118,7 @@ class TrainingSet:
     def canonical(
         cls, X: Array, y: Array, weights: Array, groups: Indices | None = None
     ) -> TrainingSet:
-        """Sort rows; groups are numbered in the order of their first rows, whatever their labels."""
+        """Sort rows; groups are numbered by their first rows, whatever their labels."""
         absent = weights == 0.0
         labels = np.zeros(len(X), dtype=np.intp) if groups is None else groups
         for width in (1, 4, X.shape[1]):  # ties beyond the first features are rare
@@ -135,14 +147,16 @@ class TrainingSet:
         """Positions in canonical order of the caller's rows: the inverse of `order`."""
         if "callers_order" not in self._cache:
             self._cache["callers_order"] = np.argsort(self.order)
-        return self._cache["callers_order"]  # type: ignore[no-any-return]
+        order: Indices = self._cache["callers_order"]
+        return order
 
     @property
     def deduplicated(self) -> TrainingSet:
-        """The keys alone, those of equal group, features and targets as one of their joint weight."""
+        """The keys alone, equal ones (group, features and targets) as one of their joint weight."""
         if "deduplicated" not in self._cache:
             self._cache["deduplicated"] = self._deduplicated()
-        return self._cache["deduplicated"]  # type: ignore[no-any-return]
+        training_set: TrainingSet = self._cache["deduplicated"]
+        return training_set
 
     def _deduplicated(self) -> TrainingSet:
         first = np.flatnonzero(self.first_of_equals())
@@ -150,7 +164,7 @@ class TrainingSet:
         if are_multiplicities(self.weights):
             weights = np.add.reduceat(weights, first)
         else:  # only ratios matter: sums are neither to overflow nor to be whole
-            weights = np.add.reduceat(weights / weights.max(), first)
+            weights = np.add.reduceat(scaled_weights(weights), first)
             weights *= 0.5 / weights.max()
         return self._at(first, weights)
 
@@ -182,7 +196,7 @@ class TrainingSet:
         weights = self.weights[: self.n_keys]
         if are_multiplicities(self.weights):
             return weights.copy()
-        shares = weights / weights.max()  # whose sum does not overflow
+        shares = scaled_weights(weights)
         return shares / shares.mean()
 
     def leave_one_out(self) -> Exclusion:

@@ -1,7 +1,7 @@
 """Transforms: from features to the coordinates in which kernels see Euclidean distances.
 
-Each has ``coordinates(rows)`` and ``gradient(slopes, rows)``, which takes derivatives in coordinates
-back to features.
+Each has ``coordinates(rows)`` and ``gradient(slopes, rows)``, which takes derivatives in
+coordinates back to features.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skattn._geometry.scaling import rounded_center
+from skattn._geometry.training_set import scaled_weights
 
 __all__ = [
     "MOST_DIRECTIONS",
@@ -44,7 +45,7 @@ class Transform(Protocol):
         ...
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in coordinates."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from coordinates."""
         ...
 
 
@@ -102,7 +103,7 @@ class Scaler:
         return coordinates
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in coordinates."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from coordinates."""
         return self.features, slopes / self.bandwidth[:, None]
 
 
@@ -152,7 +153,7 @@ class LocalBasis:
         return coordinates if self.axes is None else coordinates @ self.axes
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in regressors."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from regressors."""
         if self.axes is not None:
             slopes = np.einsum("jd,qdp->qjp", self.axes, slopes)
         return self.scaler.gradient(slopes, rows)
@@ -160,7 +161,7 @@ class LocalBasis:
 
 def principal_axes(coordinates: Array, weights: Array) -> Array:
     """Leading axes of the weighted covariance, (n_coordinates, MOST_DIRECTIONS)."""
-    share = weights / weights.max()
+    share = scaled_weights(weights)
     share /= share.sum()
     centered = coordinates - share @ coordinates
     covariance = (centered * share[:, None]).T @ centered
@@ -225,7 +226,7 @@ class QuadraticBasis:
         return np.column_stack([coordinates, (along**2 - self.center) / self.scale])
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in regressors."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from regressors."""
         along = self.basis.coordinates(rows) @ self.axis - self.origin
         within = (along >= self.low) & (along <= self.high)
         rise = np.where(within, 2.0 * along / self.scale, 0.0)
@@ -307,7 +308,7 @@ class FeatureMap:
         return self.scaled(rows) @ self.matrix
 
     def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in coordinates."""
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from coordinates."""
         n_scaled = len(self.scaler.features)
         by_scaled = np.einsum("jc,qcp->qjp", self.matrix[:n_scaled], slopes)
         if self.ranks is not None:

@@ -13,6 +13,7 @@ query's own key, at distance zero, whose line is its attention weight times the 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,8 +57,6 @@ def bandwidth_slopes(regression: LocalRegression, resources: Resources) -> Bandw
     ----------
     regression : LocalRegression
         The kernel has a slope; bandwidths do not vary.
-    resources : Resources
-        Threads, memory, precision and engine.
 
     Returns
     -------
@@ -75,8 +74,8 @@ def bandwidth_slopes(regression: LocalRegression, resources: Resources) -> Bandw
     )
     reader = regression.reader(resources)
 
-    def run(blocks: object) -> None:
-        for queries in blocks:  # type: ignore[attr-defined]
+    def run(blocks: Sequence[slice]) -> None:
+        for queries in blocks:
             _add_lines(slopes, reader, queries)
 
     run_blocks(run, reader.blocks, resources.workers(regression.attention.n_pairs))
@@ -119,6 +118,8 @@ def _weight_changes(block: WeightBlock, attention: Attention) -> Array:
     kernel, weights = attention.kernel, block.weights
     if kernel.is_exponential:
         return np.multiply(weights, -2.0 * kernel.rate, out=weights)
-    change = -2.0 * kernel.log_slope(squared_distances(attention.queries[block.queries], attention.keys))
+    change = -2.0 * kernel.log_slope(
+        squared_distances(attention.queries[block.queries], attention.keys)
+    )
     change[block.outside] = 0.0
     return np.where(weights > 0.0, change, 0.0) * weights

@@ -75,7 +75,7 @@ class NeighborScale:
 
 
 def neighbor_key_scale(training_set: TrainingSet, keys: Array, n_neighbors: int) -> KeyScale:
-    """A radius for each key: the distance to its `n_neighbors`-th neighbour, and to the next one."""
+    """Radius of each key: the distance to its `n_neighbors`-th neighbour, and to the next one."""
     excluded = training_set.one_unit().take(training_set.keys)
     numbers = n_neighbors + np.arange(2)
     both = neighbor_distances(keys, keys, training_set.counts(), numbers, excluded)
@@ -134,13 +134,16 @@ class Component:
         kernel: Kernel,
         transform: Transform,
         basis: Transform | None = None,
-        local_fit: LocalFit = LocalMean(),
+        local_fit: LocalFit | None = None,
     ) -> Component:
-        """Prepare training rows, given the transforms to their coordinates and regressors."""
+        """Prepare training rows, given the transforms to their coordinates and regressors.
+
+        The local fit is the mean if there is none.
+        """
         X = training_set.X
         scaling, values = TargetScaling.of(training_set.y[training_set.keys])
         regressors = None if basis is None else basis.coordinates(X)
-        known = training_set, kernel, transform, basis, local_fit
+        known = training_set, kernel, transform, basis, local_fit or LocalMean()
         prepared = scaling, values, transform.coordinates(X), regressors
         return cls(*known, None, None, None, *prepared)
 
@@ -151,11 +154,11 @@ class Component:
 
     @property
     def components(self) -> tuple[Component, ...]:
-        """This component, the only one."""
+        """The only component."""
         return (self,)
 
     def with_neighbors(self, adaptive: str, n_neighbors: int) -> Component:
-        """The same rows, with bandwidths that follow the distance to the k-th nearest key.
+        """Component with bandwidths that follow the distance to the k-th nearest key.
 
         Parameters
         ----------
@@ -224,7 +227,7 @@ class Component:
 
 @dataclass(frozen=True)
 class Mixture:
-    """The same training rows as keys of several components, gated.
+    """Training rows as keys of several components, gated.
 
     Attributes
     ----------
@@ -244,7 +247,7 @@ class Mixture:
 
     @property
     def kernel(self) -> Kernel:
-        """What weight a distance earns."""
+        """Kernel of the first component."""
         return self.components[0].kernel
 
     @property
@@ -274,9 +277,7 @@ class Mixture:
         """The regression of the rows, nothing left out."""
         return self._mixed(self.training_set.X, Component.in_sample)
 
-    def _mixed(
-        self, X: Array, regress: Callable[[Component], LocalRegression]
-    ) -> MixedRegression:
+    def _mixed(self, X: Array, regress: Callable[[Component], LocalRegression]) -> MixedRegression:
         regressions = tuple(regress(each) for each in self.components)
         return MixedRegression(regressions, self.gate.shares(X).T)
 

@@ -9,10 +9,10 @@ With attention weights w_i of a query q, regressors k_i and values v_i,
 
 so that the factors 1 + (k_i - k̄)' dual turn attention weights into rows of the smoother matrix.
 
-Without a ridge, eigenvalues x of C are inverted as x**3 / (x**4 + FLAT**4): as 1 / x, to 1e-8 from a
-hundred times FLAT on, but tending to 0 with x, so that a line is flat in a direction in which its
-keys do not differ. Rounding is multiplied by 1 / FLAT at most, where a tiny ridge would multiply it
-by the inverse of that. With a ridge that is meant, C + ridge takes the place of C.
+Without a ridge, eigenvalues x of C are inverted as x**3 / (x**4 + FLAT**4): as 1 / x, to 1e-8
+from a hundred times FLAT on, but tending to 0 with x, so that a line is flat in a direction in
+which its keys do not differ. Rounding is multiplied by 1 / FLAT at most, where a tiny ridge would
+multiply it by the inverse of that. With a ridge that is meant, C + ridge takes the place of C.
 """
 
 from __future__ import annotations

@@ -82,21 +82,19 @@ class LocalRegression:
         return replace(self, attention=self.attention.take(queries), regressors=regressors)
 
     def excluding(self, excluded: Exclusion) -> LocalRegression:
-        """The same queries, with other keys excluded."""
+        """Regression of these queries with other keys excluded."""
         return replace(self, attention=replace(self.attention, excluded=excluded))
 
     def widened(self, multiple: float) -> LocalRegression:
-        """The same queries at a multiple of the bandwidths."""
+        """Regression of these queries at a multiple of the bandwidths."""
         return replace(self, attention=self.attention.widened(multiple))
 
     def means_of(self, values: Array) -> LocalRegression:
-        """Weighted means of other values (n_keys, n_columns) under the same attention weights."""
+        """Weighted means of other values (n_keys, n_columns) under these attention weights."""
         means = replace(self, products=Products(values), local_fit=LocalMean())
         return replace(means, regressors=None)
 
-    def mix(
-        self, read: Callable[[LocalRegression], tuple[Any, ...]]
-    ) -> tuple[Any, ...]:
+    def mix(self, read: Callable[[LocalRegression], tuple[Any, ...]]) -> tuple[Any, ...]:
         """Numbers read off this regression: the only one, so nothing is mixed."""
         return read(self)
 
@@ -134,7 +132,7 @@ class RowReader:
 
     def smoother_rows(self, queries: slice) -> WeightBlock:
         """Rows of the smoother matrix of a block of queries, in place of attention weights."""
-        if self.regression.local_fit.degree == 0:
+        if isinstance(self.regression.local_fit, LocalMean):
             return self.read(queries)
         block, fit = self.fitted(queries)
         keys = self.regression.products.regressors

@@ -25,7 +25,7 @@ _COUNTING_SHARE = 1e-3
 
 @dataclass(frozen=True)
 class MixedRegression:
-    """The same queries under several components, and their shares.
+    """Queries under several components, and the shares of these.
 
     Attributes
     ----------
@@ -67,15 +67,15 @@ class MixedRegression:
         return replace(some, gates=self.gates[:, queries])
 
     def excluding(self, excluded: Exclusion) -> MixedRegression:
-        """The same queries, with other keys excluded."""
+        """Regression of these queries with other keys excluded."""
         return self._each(lambda each: each.excluding(excluded))
 
     def widened(self, multiple: float) -> MixedRegression:
-        """The same queries at a multiple of the bandwidths."""
+        """Regression of these queries at a multiple of the bandwidths."""
         return self._each(lambda each: each.widened(multiple))
 
     def means_of(self, values: Array) -> MixedRegression:
-        """Weighted means of other values (n_keys, n_columns) under the same attention weights."""
+        """Weighted means of other values (n_keys, n_columns) under these attention weights."""
         return self._each(lambda each: each.means_of(values))
 
     def mix(self, read: Callable[[LocalRegression], tuple[Any, ...]]) -> tuple[Any, ...]:
@@ -107,8 +107,6 @@ class MixedRowReader:
     ----------
     regression : MixedRegression
         Queries, keys and local fits.
-    resources : Resources
-        Threads, memory and engine.
     """
 
     def __init__(self, regression: MixedRegression, resources: Resources) -> None:
@@ -190,8 +188,6 @@ def remove(
         The regression of all queries; nothing is excluded.
     left_out : LeftOut
         What is left out as one.
-    resources : Resources
-        For predictions that are computed anew.
     """
     if isinstance(regression, LocalRegression):
         block = reader.read(queries)

@@ -7,7 +7,7 @@ left out has several places, predictions are computed again.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 
 from skattn._attention import Resources, WeightBlock
 from skattn._geometry.training_set import Exclusion
+from skattn._smoother.local_fit import Fit, LocalMean
+from skattn._smoother.local_linear import LineFit
 from skattn._smoother.local_regression import LocalRegression, fit_block, read_fits
 
 __all__ = ["LeftOut", "Moves", "Removal"]
@@ -104,8 +106,6 @@ class Removal:
         The regression of the queries; nothing is excluded.
     left_out : LeftOut
         What is left out as one.
-    resources : Resources
-        For predictions that are computed anew.
 
     Attributes
     ----------
@@ -121,40 +121,44 @@ class Removal:
         resources: Resources,
     ) -> None:
         self.regression, self.resources, self.left_out = regression, resources, left_out
-        self.weights, self.is_line = block.weights, regression.local_fit.degree > 0
+        self.weights = block.weights
         shares = left_out.sums(block.weights)
         self.entries = np.nonzero(shares > left_out.smallest_weight)
         queries, ranges = self.entries
         removed = 1.0 - left_out.excluded.retained[left_out.first[ranges]]
         self.shares = shares[self.entries] * removed
-        if self.is_line:
-            within = replace(block, queries=slice(0, len(self.weights)))
-            fit = fit_block(within, regression)
-            self.prediction = fit.prediction
-            self.predictions, leverages = self._without_lines(fit)
+        fit = fit_block(block, regression)
+        self.prediction = fit.prediction
+        self.without: Array | None = None
+        if isinstance(regression.local_fit, LocalMean):
+            leverages = self.shares
+        elif isinstance(fit, LineFit):
+            self.without, leverages = self._without_lines(fit)
         else:
-            self.prediction, leverages = block.weights @ regression.values, self.shares
+            leverages = np.full(len(queries), np.inf)
         self.is_large = leverages >= _LARGE_SHARE
         self.anew = self._predict_anew(queries[self.is_large], ranges[self.is_large])
 
-    def _without_lines(self, fit: object) -> tuple[Array, Array]:
+    def _without_lines(self, fit: LineFit) -> tuple[Array, Array]:
         """Predictions without what is left out, and its leverages, for each entry.
 
         Leverages are infinite where ranges have several places.
         """
         queries, ranges = self.entries
-        regressors = self.regression.products.regressors
-        keys, distances = regressors[self.left_out.first], self.regression.regressors - fit.center  # type: ignore[attr-defined, index, operator]
+        regressors, places = self.regression.products.regressors, self.regression.regressors
+        assert regressors is not None
+        assert places is not None
+        keys, distances = regressors[self.left_out.first], places - fit.center
         shares = np.minimum(self.shares, _LARGE_SHARE)
         means = np.stack([self._range_means(column) for column in self.regression.values.T], axis=1)
         predictions, leverages = np.empty_like(means), np.empty(len(ranges))
         ends = np.searchsorted(queries, np.arange(len(self.prediction) + 1))
         for query, (start, stop) in enumerate(pairwise(ends)):
             one = slice(start, stop)
-            predictions[one], leverages[one] = fit.without(  # type: ignore[attr-defined]
+            predictions[one], leverages[one] = fit.without(
                 query, distances[query], keys[ranges[one]], means[one], shares[one]
             )
-        if (regressors != keys[self.left_out.range_of]).any():
+        if not np.array_equal(regressors, keys[self.left_out.range_of]):
             leverages[:] = np.inf
         leverages[self.shares >= _LARGE_SHARE] = np.inf
         return predictions, leverages
@@ -173,8 +177,8 @@ class Removal:
         if len(queries):
             some = self.regression.take(queries).excluding(excluded)
 
-            def receive(rows: Indices, fit: object, outside: object) -> None:
-                found[rows] = fit.prediction  # type: ignore[attr-defined]
+            def receive(rows: Indices, fit: Fit, outside: NDArray[np.bool_]) -> None:
+                found[rows] = fit.prediction
 
             read_fits(some, self.resources, receive)
         return found
@@ -183,8 +187,8 @@ class Removal:
         """Changes of the predictions of one output without each key that matters."""
         queries, ranges = self.entries
         prediction = self.prediction[queries, output]
-        if self.is_line:
-            changes = self.predictions[:, output] - prediction
+        if self.without is not None:
+            changes = self.without[:, output] - prediction
         else:
             means = self._range_means(self.regression.values[:, output])
             left = 1.0 - np.where(self.is_large, 0.0, self.shares)

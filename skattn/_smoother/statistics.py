@@ -4,12 +4,13 @@ At degree 0 rows of S are the attention weights; at degree 1 they are those of t
 may be negative. The diagonal of S is the leverage of the training rows, its trace the effective
 degrees of freedom; the variance of a prediction is the sum of a row's squares times the variances
 of the targets.
+
+Each takes a regression, of one component or a mixture, and resources.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +26,7 @@ from skattn._attention import (
     read_blocks,
 )
 from skattn._geometry.distances import distances
-from skattn._smoother.local_fit import Fit
+from skattn._smoother.local_fit import Fit, LocalMean
 from skattn._smoother.local_regression import LocalRegression, read_fits
 from skattn._smoother.mixture import MixedRegression, Regression
 
@@ -49,13 +50,6 @@ _ROUNDING = 1e-14
 def predict(regression: Regression, resources: Resources) -> tuple[Array, Array, Outside]:
     """Predictions of any degree.
 
-    Parameters
-    ----------
-    regression : LocalRegression or MixedRegression
-        Queries and the local fits they get.
-    resources : Resources
-        Threads, memory, precision and engine.
-
     Returns
     -------
     prediction : ndarray of shape (n_queries, n_outputs)
@@ -78,7 +72,7 @@ def predict(regression: Regression, resources: Resources) -> tuple[Array, Array,
         read_fits(part, resources, receive)
         return prediction, leverage, outside
 
-    return regression.mix(read)  # type: ignore[return-value]
+    return regression.mix(read)
 
 
 def smoother_matrix(
@@ -88,10 +82,6 @@ def smoother_matrix(
 
     Parameters
     ----------
-    regression : LocalRegression or MixedRegression
-        Queries and the local fits they get.
-    resources : Resources
-        Threads, memory and engine.
     top_k : int, default=None
         Number of entries of largest absolute value of each query; None for all.
 
@@ -135,8 +125,7 @@ def component_weights(regression: Regression, resources: Resources) -> tuple[Arr
     found = []
 
     def read(part: LocalRegression) -> tuple[Array, Outside]:
-        means = replace(part, local_fit=part.means_of(part.values).local_fit)
-        weights, outside = smoother_matrix(means, resources)
+        weights, outside = smoother_matrix(part.means_of(part.values), resources)
         found.append(weights)
         return np.zeros(part.n_queries), outside
 
@@ -152,10 +141,6 @@ def prediction_variance(regression: Regression, resources: Resources, variances:
 
     Parameters
     ----------
-    regression : LocalRegression or MixedRegression
-        Queries and the local fits they get.
-    resources : Resources
-        Threads, memory and engine.
     variances : ndarray of shape (n_keys, n_outputs)
         Variances of the values, divided by the number of rows that each key stands for.
 
@@ -163,7 +148,7 @@ def prediction_variance(regression: Regression, resources: Resources, variances:
     -------
     ndarray of shape (n_queries, n_outputs)
     """
-    if isinstance(regression, LocalRegression) and regression.local_fit.degree == 0:
+    if isinstance(regression, LocalRegression) and isinstance(regression.local_fit, LocalMean):
         return _sums_of_squares(regression, resources, variances)[0]
     result = np.empty((regression.n_queries, variances.shape[1]))
 
@@ -185,8 +170,6 @@ def effective_neighbors(
     ----------
     regression : LocalRegression or MixedRegression
         Whose attention weights count, whatever the degree.
-    resources : Resources
-        Threads, memory, precision and engine.
     multiplicity : ndarray of shape (n_keys,)
         Number of rows that each key stands for.
 
@@ -246,9 +229,7 @@ class _Rows:
         self.blocks, self.read = reader.blocks, reader.smoother_rows
 
 
-def gradient(
-    regression: Regression, X: Array, resources: Resources
-) -> tuple[Array, Outside]:
+def gradient(regression: Regression, X: Array, resources: Resources) -> tuple[Array, Outside]:
     """Derivatives of the predictions in the features.
 
     Parameters
@@ -258,8 +239,6 @@ def gradient(
         mean, scales held fixed; the kernel has a slope. Gates are held fixed.
     X : ndarray of shape (n_queries, n_features)
         Features of the queries.
-    resources : Resources
-        Threads, memory and engine.
 
     Returns
     -------
@@ -276,7 +255,7 @@ def gradient(
         result[:, features] = slopes
         return result, outside
 
-    return regression.mix(read)  # type: ignore[return-value]
+    return regression.mix(read)
 
 
 def _slopes(regression: LocalRegression, resources: Resources) -> tuple[Array, Outside]:

@@ -53,8 +53,6 @@ def residual_scales(
         The queries.
     rows : LocalRegression or MixedRegression
         The keys, each without what is left out with it.
-    resources : Resources
-        Threads, memory and engine.
     left_out : LeftOut
         Residuals of the keys.
 
@@ -98,10 +96,6 @@ def jackknife_plus(
 
     Parameters
     ----------
-    regression : LocalRegression or MixedRegression
-        The queries; nothing is excluded.
-    resources : Resources
-        Threads, memory and engine.
     left_out : LeftOut
         Residuals of the keys.
     coverage : float

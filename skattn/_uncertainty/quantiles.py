@@ -23,10 +23,6 @@ def weighted_quantiles(
 
     Parameters
     ----------
-    regression : LocalRegression or MixedRegression
-        Whose attention weights count.
-    resources : Resources
-        Threads, memory and engine.
     values : ndarray of shape (n_keys, n_outputs)
         Any numbers.
     levels : ndarray of shape (n_levels,)

@@ -23,17 +23,13 @@ def leave_one_out_residuals(smoother: Component | Mixture, resources: Resources)
     return LeftOut(residuals, training_set.counts(), multiplicity, regression.excluded)
 
 
-def value_variances(
-    smoother: Component | Mixture, resources: Resources, *, local: bool
-) -> Array:
+def value_variances(smoother: Component | Mixture, resources: Resources, *, local: bool) -> Array:
     """Variances of the values of the keys around the mean, (n_keys, n_outputs).
 
     Parameters
     ----------
     smoother : Component or Mixture
         The training rows.
-    resources : Resources
-        Threads, memory and engine.
     local : bool
         Whether variances are weighted means of squared residuals around each key; otherwise they
         are the same everywhere.

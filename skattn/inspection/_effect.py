@@ -1,4 +1,4 @@
-"""What training rows do to predictions, beside what they weigh."""
+"""Effects of training rows on predictions, which their weights alone do not tell."""
 
 from __future__ import annotations
 

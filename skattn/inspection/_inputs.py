@@ -1,4 +1,4 @@
-"""What displays are given: arrays, tensors, data frames, pipelines."""
+"""Inputs of displays: arrays, tensors, data frames, pipelines."""
 
 from __future__ import annotations
 
@@ -192,5 +192,5 @@ def evenly_spaced(order: Indices, most: int | None) -> Indices:
 
 
 def shown_of(shown: int, total: int) -> str:
-    """What to add to a label where rows are left out."""
+    """Addition to a label where rows are left out."""
     return "" if shown == total else f" ({shown:,} of {total:,} shown)"

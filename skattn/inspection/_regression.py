@@ -1,4 +1,4 @@
-"""What was fitted: a curve with its band, or a surface."""
+"""Display of a fit: a curve with its band, or a surface."""
 
 from __future__ import annotations
 

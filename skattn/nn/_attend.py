@@ -1,11 +1,14 @@
-"""How attention is computed: fused, in blocks, or with the weights written out."""
+"""Attention: fused, in blocks, or with the weights written out."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+from skattn.kernels import Kernel
 from skattn.nn._blocks import BlockAttention, KernelWeights
 from skattn.nn._coordinates import Coordinates
 from skattn.nn._mask import Pattern
@@ -17,7 +20,7 @@ Attended = tuple[Tensor, Tensor | None]
 
 
 def lead_shape(*tensors: Tensor) -> torch.Size:
-    """The leading dimensions that tensors of two or more dimensions broadcast to."""
+    """Leading dimensions that tensors of two or more dimensions broadcast to."""
     return torch.broadcast_shapes(*(tensor.shape[:-2] for tensor in tensors))
 
 
@@ -29,23 +32,22 @@ def is_fused(profile: Profile, tensor: Tensor, pattern: Pattern) -> bool:
 
 
 def fused_size(n_columns: int, dtype: torch.dtype) -> int:
-    """The width the fused kernel likes: a whole number of vector registers."""
+    """Number of columns rounded up to whole vector registers, as the fused kernel prefers."""
     multiple = 8 if dtype == torch.float64 else 16
     return -(-n_columns // multiple) * multiple
 
 
 def attend_kernel(
-    kernel: str,
+    kernel: Kernel,
     coordinates: Coordinates,
     values: Tensor,
     pattern: Pattern,
     dropout: float,
     need_weights: bool,
 ) -> Attended:
-    """`attend` with a kernel of the distance in some coordinates."""
-    if kernel != "gaussian":
-        profile = Radial(kernel)
-        return attend(profile, coordinates.scaled(), values, pattern, dropout, need_weights)
+    """Attend with a kernel of the distance; parameters and returns as for `attend`."""
+    if not (kernel.is_exponential and kernel.rate == -0.5):
+        return attend(Radial(kernel), coordinates.scaled(), values, pattern, dropout, need_weights)
     size = coordinates.size + 1
     if not need_weights and is_fused(Softmax(), values, pattern):
         size = fused_size(max(size, values.shape[-1]), values.dtype)
@@ -60,28 +62,15 @@ def attend(
     dropout: float,
     need_weights: bool,
 ) -> Attended:
-    """Weighted sums of values, and the weights if they are asked for.
+    """Weighted sums of values, and the weights before dropout if they are asked for.
 
-    Parameters
-    ----------
-    profile : Profile
-    projected : tuple of two Tensors of shape (..., n_queries or n_keys, n_features)
-        Queries and keys, as the profile takes them.
-    values : Tensor of shape (..., n_keys, n_values)
-    pattern : Pattern
-    dropout : float
-        Probability with which a weight is dropped, 0 outside training.
-    need_weights : bool
-
-    Returns
-    -------
-    output : Tensor of shape (..., n_queries, n_values)
-    weights : Tensor of shape (..., n_queries, n_keys) or None
-        Before dropout.
+    Queries and keys are given as the profile takes them, (..., n, n_features); values and output
+    are (..., n, n_values), weights (..., n_queries, n_keys).
     """
     queries, keys = projected
     if keys.shape[-2] == 0:
-        return weigh(_no_weights(queries, keys, values), values, 0.0, need_weights)
+        shape = *lead_shape(queries, keys, values), queries.shape[-2], 0
+        return weigh(queries.new_zeros(shape), values, 0.0, need_weights)
     if not need_weights and is_fused(profile, queries, pattern):
         return _fused(queries, keys, values, pattern, dropout), None
     if need_weights or dropout > 0.0:
@@ -91,18 +80,15 @@ def attend(
         weights = _weights(profile, queries, keys, allowed)
         return weigh(weights, values, dropout, need_weights)
     flat, lead = _flattened(queries, keys, values)
-    output = BlockAttention.apply(*flat, profile, _flat_pattern(pattern, lead))
+    flat_pattern = replace(pattern, table=_flat_table(pattern.table, lead))
+    output = BlockAttention.apply(*flat, profile, flat_pattern)
     return output.reshape(*lead, *output.shape[1:]), None
 
 
 def weigh(weights: Tensor, values: Tensor, dropout: float, need_weights: bool) -> Attended:
-    """Sums of values under weights that are there."""
+    """Sums of values with given weights."""
     kept = functional.dropout(weights, dropout) if dropout > 0.0 else weights
     return kept @ values, weights if need_weights else None
-
-
-def _no_weights(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-    return queries.new_zeros(*lead_shape(queries, keys, values), queries.shape[-2], 0)
 
 
 def _weights(profile: Profile, queries: Tensor, keys: Tensor, allowed: Tensor | None) -> Tensor:
@@ -144,7 +130,7 @@ def _padded(tensor: Tensor, size: int) -> Tensor:
 
 
 def _four(tensor: Tensor, lead: torch.Size) -> Tensor:
-    """With two leading dimensions, broadcast without a copy where strides allow it."""
+    """Broadcast to two leading dimensions, without a copy where strides allow it."""
     tensor = tensor.expand(*lead, *tensor.shape[-2:])
     if len(lead) > 2:
         tensor = tensor.reshape(-1, *tensor.shape[-3:])
@@ -161,8 +147,3 @@ def _flat_table(table: Tensor | None, lead: torch.Size) -> Tensor | None:
     if table is None or table.shape[:-2].numel() == 1:
         return table if table is None else table.reshape(1, *table.shape[-2:])
     return table.expand(*lead, *table.shape[-2:]).reshape(lead.numel(), *table.shape[-2:])
-
-
-def _flat_pattern(pattern: Pattern, lead: torch.Size) -> Pattern:
-    table = _flat_table(pattern.table, lead)
-    return Pattern(table, pattern.lower, pattern.upper, pattern.exclude_self)

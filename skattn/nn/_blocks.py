@@ -18,7 +18,7 @@ BLOCK_ENTRIES = {"cpu": 1 << 18, "cuda": 1 << 26}
 def block_slices(
     shape: tuple[int, int, int], pattern: Pattern, device: str
 ) -> Iterator[tuple[slice, slice, slice]]:
-    """Batches, queries and the keys these may see, for (n_batches, n_queries, n_keys)."""
+    """Blocks (batches, queries, keys they may see) of (n_batches, n_queries, n_keys) weights."""
     n_batches, n_queries, n_keys = shape
     entries = _entries(device)
     breadth = n_keys if pattern.breadth is None else min(n_keys, pattern.breadth)
@@ -35,7 +35,7 @@ def block_slices(
 
 
 def row_slices(n_queries: int, row_entries: int, device: str) -> Iterator[slice]:
-    """Queries, so many at a time that a block of rows of some entries has the usual size."""
+    """Blocks of queries that take `row_entries` numbers each."""
     step = max(1, _entries(device) // max(1, row_entries))
     for row in range(0, n_queries, step):
         yield slice(row, min(row + step, n_queries))
@@ -46,13 +46,13 @@ def _entries(device: str) -> int:
 
 
 class BlockAttention(torch.autograd.Function):
-    """Weights times values; the weights are computed again in the backward pass."""
+    """Weights times values, without keeping the weights for the backward pass."""
 
     @staticmethod
     def forward(
         ctx: Any, queries: Tensor, keys: Tensor, values: Tensor, profile: Profile, pattern: Pattern
     ) -> Tensor:
-        """Of (n_batches, n, ...) tensors."""
+        """Output (n_batches, n_queries, n_values)."""
         ctx.profile, ctx.pattern = profile, pattern
         output = queries.new_zeros(*queries.shape[:2], values.shape[-1])
         for batch, row, column in _slices(queries, keys, pattern):
@@ -65,7 +65,7 @@ class BlockAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Closed-form gradients; where they are to be differentiated again, by autograd."""
+        """Gradients in closed form, or by autograd if they are to be differentiated again."""
         queries, keys, values, output = ctx.saved_tensors
         if torch.is_grad_enabled():
             return *_twice(ctx, queries, keys, values, gradient), None, None
@@ -79,20 +79,20 @@ class BlockAttention(torch.autograd.Function):
             weights, slopes = ctx.profile.weights(query, key, seen)
             by_value[batch, column] += weights.mT @ grad
             change = (grad @ values[batch, column].mT).sub_(drift[batch, row]).mul_(slopes)
-            pulled = ctx.profile.pull(change, query, key)
-            by_query[batch, row] += pulled[0]
-            by_key[batch, column] += pulled[1]
+            of_query, of_key = ctx.profile.gradients(change, query, key)
+            by_query[batch, row] += of_query
+            by_key[batch, column] += of_key
         return by_query, by_key, by_value, None, None
 
 
 class KernelWeights(torch.autograd.Function):
-    """The weights themselves, (n_batches, n_queries, n_keys)."""
+    """Weights (n_batches, n_queries, n_keys), written out."""
 
     @staticmethod
     def forward(
         ctx: Any, queries: Tensor, keys: Tensor, profile: Profile, allowed: Tensor | None
     ) -> Tensor:
-        """Of (n_batches, n, n_features) tensors."""
+        """Weights of queries and keys of shape (n_batches, n, n_features)."""
         seen, blind = open_rows(allowed)
         weights, slopes = (silence(part, blind) for part in profile.weights(queries, keys, seen))
         ctx.profile = profile
@@ -101,12 +101,12 @@ class KernelWeights(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        """Closed-form gradients."""
+        """Gradients in closed form."""
         if torch.is_grad_enabled():
             raise _no_second_derivative(ctx.profile)
         queries, keys, weights, slopes = ctx.saved_tensors
         change = slopes * (gradient - (gradient * weights).sum(dim=-1, keepdim=True))
-        return *ctx.profile.pull(change, queries, keys), None, None
+        return *ctx.profile.gradients(change, queries, keys), None, None
 
 
 def _slices(
@@ -132,6 +132,6 @@ def _twice(
 
 def _no_second_derivative(profile: Any) -> RuntimeError:
     return RuntimeError(
-        f"kernel={profile.kernel!r} has no second derivatives here; call backward or "
+        f"kernel={profile.kernel.name!r} has no second derivatives here; call backward or "
         "torch.autograd.grad without create_graph, or use kernel='gaussian'."
     )

@@ -1,4 +1,4 @@
-"""From features to the coordinates in which kernels see distances."""
+"""Coordinates, in which kernels see distances."""
 
 from __future__ import annotations
 
@@ -11,15 +11,10 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Queries and keys, and where and how they are measured.
+    """Queries and keys (..., n, n_features), and the origin and unit of their coordinates.
 
-    Attributes
-    ----------
-    queries, keys : Tensor of shape (..., n_queries or n_keys, n_features)
-    center : Tensor of shape (..., 1, n_features)
-        Subtracted from both: distances stay, and digits far from the origin too.
-    inverse : Tensor, of any shape that broadcasts
-        One over the bandwidth.
+    The center (..., 1, n_features) is subtracted from both, so that no digits are lost far from the
+    origin; `inverse` is one over the bandwidth, of any shape that broadcasts.
     """
 
     queries: Tensor
@@ -37,10 +32,10 @@ class Coordinates:
         return (self.queries - self.center) * self.inverse, (self.keys - self.center) * self.inverse
 
     def folded(self, n_columns: int) -> tuple[Tensor, Tensor]:
-        """Queries and keys whose products are log-weights of the Gaussian kernel.
+        """Queries and keys (..., n, n_columns) whose products are log-weights of the Gaussian.
 
         (q, 1).(k, -|k|**2 / 2) is -|q - k|**2 / 2 but for |q|**2 / 2, which all keys of a query
-        share. Columns beyond these, of `n_columns`, are zero.
+        share. Further columns are zero.
         """
         wide = torch.broadcast_shapes(self.queries.shape, self.center.shape)
         queries = self.queries.expand(wide)
@@ -48,13 +43,13 @@ class Coordinates:
 
 
 class _Fold(torch.autograd.Function):
-    """Keeps nothing for the backward pass but what it was given."""
+    """Folded coordinates, which keep only their arguments for the backward pass."""
 
     @staticmethod
     def forward(
         ctx: Any, queries: Tensor, keys: Tensor, center: Tensor, inverse: Tensor, n_columns: int
     ) -> tuple[Tensor, Tensor]:
-        """Scale, and fill the columns."""
+        """Fill the columns."""
         ctx.save_for_backward(queries, keys, center, inverse)
         size = keys.shape[-1]
         rows = []
@@ -69,7 +64,7 @@ class _Fold(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        """Derivatives of the scaled features, and from them of all else."""
+        """Gradients in closed form."""
         queries, keys, center, inverse = ctx.saved_tensors
         size = keys.shape[-1]
         from_center, key_from_center = queries - center, keys - center

@@ -1,4 +1,4 @@
-"""What the layers are given: checked, of one dtype, padding emptied."""
+"""Inputs and parameters of layers, checked."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from skattn._attention._torch import KERNELS_WITH_SLOPE
+from skattn.kernels import KERNELS, Kernel
 from skattn.nn._attend import lead_shape
 from skattn.nn._mask import Mask, Pattern, fit_mask, present_keys
 
@@ -20,14 +20,8 @@ from skattn.nn._mask import Mask, Pattern, fit_mask, present_keys
 class Inputs:
     """Queries, keys, values and mask of one call.
 
-    Attributes
-    ----------
-    queries, keys, values : Tensor of shape (..., n, n_features or n_values)
-        Of one dtype; keys and values that are padding are zero.
-    present : Tensor of bool of shape (..., n_keys) or None
-    pattern : Pattern
-    dtype : torch.dtype
-        Of the output.
+    Tensors have one dtype, that of the output, and shape (..., n, n_columns). Keys and values that
+    are padding, where `present` (..., n_keys) is False, are zero.
     """
 
     queries: Tensor
@@ -43,11 +37,11 @@ class Inputs:
 
     @property
     def precise(self) -> torch.dtype:
-        """The dtype of the inputs, or float32 for half precision."""
+        """Type of the inputs, or float32 for half precision."""
         return torch.promote_types(self.queries.dtype, torch.float32)
 
     def center(self, keys: Tensor) -> Tensor:
-        """The mean of the keys that are there, (..., 1, n_features); no gradient."""
+        """Mean of the keys that are no padding, (..., 1, n_features), without a gradient."""
         keys = keys.detach()
         if self.present is None:
             return keys.sum(dim=-2, keepdim=True) / max(1, keys.shape[-2])
@@ -62,7 +56,7 @@ def read_inputs(
     mask: Mask | Tensor | None,
     same_features: bool,
 ) -> Inputs:
-    """Check what a layer is called with; keys default to queries, values to keys."""
+    """Check the arguments of a layer; keys default to queries, values to keys."""
     keys = queries if keys is None else keys
     values = keys if values is None else values
     _check_tensors(queries, keys, values, same_features)
@@ -106,18 +100,19 @@ def _check_tensors(queries: Tensor, keys: Tensor, values: Tensor, same_features:
         ) from error
 
 
-def check_kernel(kernel: str) -> None:
-    """Refuse kernels without a derivative."""
-    if kernel not in KERNELS_WITH_SLOPE:
-        names = ", ".join(repr(name) for name in KERNELS_WITH_SLOPE)
-        raise ValueError(
-            f"kernel must be one of {names}; got {kernel!r}. A kernel without a derivative cannot "
-            "be learned through: skattn.NadarayaWatsonRegressor has those too."
-        )
+def differentiable_kernel(name: str) -> Kernel:
+    """Kernel of a name, refused if it has no derivative."""
+    if isinstance(name, str) and name in KERNELS and KERNELS[name].has_slope:
+        return KERNELS[name]
+    names = ", ".join(repr(known) for known, kernel in KERNELS.items() if kernel.has_slope)
+    raise ValueError(
+        f"kernel must be one of {names}; got {name!r}. A kernel without a derivative cannot "
+        "be learned through: skattn.NadarayaWatsonRegressor has those too."
+    )
 
 
 def check_dropout(dropout: float) -> None:
-    """Refuse what is no probability below one."""
+    """Refuse a dropout that is no probability below one."""
     if not _is_real(dropout) or not 0.0 <= dropout < 1.0:
         raise ValueError(
             f"dropout must be a probability, at least 0 and less than 1; got {dropout!r}."
@@ -125,7 +120,7 @@ def check_dropout(dropout: float) -> None:
 
 
 def check_scale(scale: float | None) -> None:
-    """Refuse a factor that is no number, zero, or not finite."""
+    """Refuse a scale that is no number, zero, or not finite."""
     if scale is not None and (not _is_real(scale) or scale == 0.0 or not math.isfinite(scale)):
         raise ValueError(f"scale must be None or a finite number, not 0; got {scale!r}.")
 
@@ -135,7 +130,7 @@ def _is_real(number: object) -> bool:
 
 
 def check_count(name: str, number: int) -> None:
-    """Refuse what is no positive number of things."""
+    """Refuse a count that is no positive integer."""
     if isinstance(number, bool) or not isinstance(number, int) or number < 1:
         raise ValueError(f"{name} must be a positive integer; got {number!r}.")
 
@@ -146,7 +141,7 @@ def log_bandwidths(
     device: torch.device | str | None,
     dtype: torch.dtype | None,
 ) -> Tensor:
-    """Logarithms of a checked bandwidth: one number, or one for each feature."""
+    """Logarithm of a checked bandwidth: one number, or one for each feature."""
     tensor = _positive(bandwidth)
     if tensor is None or tensor.ndim > 1:
         raise ValueError(
@@ -171,7 +166,7 @@ def log_bandwidth_of_heads(
     device: torch.device | str | None,
     dtype: torch.dtype | None,
 ) -> Tensor:
-    """Logarithms of the bandwidths that heads start at, from half of a checked one to twice it."""
+    """Logarithms of the first bandwidths of heads, from half of a checked one to twice it."""
     tensor = _positive(bandwidth)
     if tensor is None or tensor.ndim > 0:
         raise ValueError(
@@ -186,7 +181,7 @@ def log_bandwidth_of_heads(
 
 
 def _positive(bandwidth: object) -> Tensor | None:
-    """A tensor of positive numbers in double precision, if that is what was given."""
+    """Positive numbers as a tensor in double precision; None if they are anything else."""
     try:
         tensor = torch.as_tensor(bandwidth, dtype=torch.float64).detach().cpu()
     except (TypeError, ValueError, RuntimeError):
@@ -201,7 +196,7 @@ def _log(tensor: Tensor, device: torch.device | str | None, dtype: torch.dtype |
 
 
 def describe(numbers: Tensor) -> str:
-    """Some numbers for a reader."""
+    """Print the first few numbers of a tensor."""
     few = [f"{number:.4g}" for number in numbers.detach().flatten()[:4].tolist()]
     if numbers.ndim == 0:
         return few[0]
@@ -210,6 +205,6 @@ def describe(numbers: Tensor) -> str:
 
 @contextmanager
 def full_precision(device: torch.device) -> Iterator[None]:
-    """Distances are differences of squares: not for the half precision of autocast."""
+    """Suspend autocast: distances are differences of squares, not for half precision."""
     with torch.autocast(device_type=device.type, enabled=False):
         yield

@@ -1,4 +1,4 @@
-"""What all attention layers have in common."""
+"""The base class of attention layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from skattn.nn._mask import Mask
 
 
 class AttentionLayer(nn.Module):
-    """Reads inputs, attends, and returns the output in their dtype."""
+    """A module that reads inputs, attends, and returns the output in their dtype."""
 
     same_features = True
 
@@ -27,7 +27,7 @@ class AttentionLayer(nn.Module):
         mask: Mask | Tensor | None = None,
         need_weights: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Attend.
+        """Attend from queries to keys.
 
         Parameters
         ----------
@@ -40,7 +40,7 @@ class AttentionLayer(nn.Module):
         mask : Mask or Tensor of bool of shape (..., n_queries, n_keys), default=None
             Which queries may attend to which keys; True means may.
         need_weights : bool, default=False
-            Whether to return the weights too. They then take memory.
+            Whether to return the weights too, which then take memory.
 
         Returns
         -------
@@ -70,15 +70,15 @@ class AttentionLayer(nn.Module):
         raise NotImplementedError(f"{type(self).__name__} does not say how it attends.")
 
     def extra_repr(self) -> str:
-        """What the printed layer says of itself.
+        """Parameters that are shown when the layer is printed.
 
         Returns
         -------
         str
-            Its parameters, and the bandwidth it has now.
+            The parameters, with the present bandwidth.
         """
-        told = self._told()
-        return ", ".join([*told, *([f"dropout={self.dropout}"] if self.dropout else [])])
+        dropout = [f"dropout={self.dropout}"] if self.dropout else []
+        return ", ".join([*self._shown(), *dropout])
 
-    def _told(self) -> list[str]:
+    def _shown(self) -> list[str]:
         return []

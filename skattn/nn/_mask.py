@@ -1,10 +1,10 @@
-"""Which queries may attend to which keys."""
+"""Masks: which queries may attend to which keys."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -14,7 +14,7 @@ __all__ = ["Mask", "Pattern", "fit_mask", "present_keys"]
 
 @dataclass(frozen=True, eq=False)
 class Mask:
-    """Which queries may attend to which keys; all conditions that are given must hold.
+    """A mask: which queries may attend to which keys. All conditions that are given must hold.
 
     True means *may attend*, as in :func:`torch.nn.functional.scaled_dot_product_attention` and
     unlike the ``key_padding_mask`` of :class:`torch.nn.MultiheadAttention`. Positions count from
@@ -75,7 +75,7 @@ class Mask:
 
 
 def present_keys(mask: Mask, n_keys: int) -> Tensor | None:
-    """Which keys are there, (..., n_keys); None if all are."""
+    """Keys that are no padding, (..., n_keys) of bool; None if there is no padding."""
     if mask.keys is not None and mask.keys.shape[-1] != n_keys:
         raise ValueError(
             f"keys of the mask must have one entry for each of the {n_keys} keys; got shape "
@@ -88,7 +88,7 @@ def present_keys(mask: Mask, n_keys: int) -> Tensor | None:
 
 
 def fit_mask(mask: Mask, n_queries: int, n_keys: int, lead: Sequence[int]) -> Pattern:
-    """The mask for some numbers of queries and keys, with leading dimensions `lead`."""
+    """Pattern of a mask for weights of shape (*lead, n_queries, n_keys)."""
     tables = [] if mask.allowed is None else [mask.allowed]
     present = present_keys(mask, n_keys)
     if present is not None:
@@ -117,12 +117,8 @@ def _check_table(table: Tensor, shape: tuple[int, ...]) -> None:
 class Pattern:
     """A mask that fits its queries and keys.
 
-    Attributes
-    ----------
-    table : Tensor of bool of shape (..., n_queries or 1, n_keys or 1) or None
-    lower, upper : int or None
-        Bounds of the position of a key less that of the query.
-    exclude_self : bool
+    The table is (..., n_queries or 1, n_keys or 1) of bool; `lower` and `upper` are bounds of the
+    position of a key less that of the query.
     """
 
     table: Tensor | None
@@ -132,7 +128,7 @@ class Pattern:
 
     @property
     def positional(self) -> bool:
-        """Whether positions decide."""
+        """Whether positions matter."""
         return self.exclude_self or self.lower is not None or self.upper is not None
 
     @property
@@ -144,24 +140,24 @@ class Pattern:
 
     @property
     def breadth(self) -> int | None:
-        """How many keys a query sees at most; None if there is no such bound."""
+        """Largest number of keys that a query sees; None if there is no bound."""
         return None if self.lower is None or self.upper is None else self.upper - self.lower + 1
 
     def columns(self, rows: slice, n_keys: int) -> slice:
-        """The keys that some of the queries may see."""
+        """Range of keys that a block of queries may see."""
         start = 0 if self.lower is None else rows.start + self.lower
         stop = n_keys if self.upper is None else rows.stop + self.upper
         start = min(max(start, 0), n_keys)
         return slice(start, max(start, min(stop, n_keys)))
 
     def take(self, batches: slice) -> Pattern:
-        """The pattern of some batches: the first dimension of a table of three."""
+        """Pattern of some batches, the first dimension of a table of three."""
         if self.table is None or self.table.shape[0] == 1:
             return self
-        return Pattern(self.table[batches], self.lower, self.upper, self.exclude_self)
+        return replace(self, table=self.table[batches])
 
     def block(self, rows: slice, columns: slice, device: torch.device) -> Tensor | None:
-        """Whether each of some queries may attend to each of some keys; None if all may."""
+        """Table of bool of a block of queries and keys; None if all may attend to all."""
         allowed = None
         if self.table is not None:
             some = rows if self.table.shape[-2] > 1 else slice(None)
@@ -171,11 +167,11 @@ class Pattern:
             return allowed
         keys = torch.arange(columns.start, columns.stop, device=device)
         queries = torch.arange(rows.start, rows.stop, device=device)[:, None]
-        near = [] if allowed is None else [allowed]
+        conditions = [] if allowed is None else [allowed]
         if self.lower is not None:
-            near.append(keys >= queries + self.lower)
+            conditions.append(keys >= queries + self.lower)
         if self.upper is not None:
-            near.append(keys <= queries + self.upper)
+            conditions.append(keys <= queries + self.upper)
         if self.exclude_self:
-            near.append(keys != queries)
-        return functools.reduce(torch.logical_and, near)
+            conditions.append(keys != queries)
+        return functools.reduce(torch.logical_and, conditions)

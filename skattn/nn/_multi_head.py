@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
 from skattn.nn._coordinates import Coordinates
-from skattn.nn._inputs import Inputs, check_count, check_kernel, describe, log_bandwidth_of_heads
+from skattn.nn._inputs import (
+    Inputs,
+    check_count,
+    describe,
+    differentiable_kernel,
+    log_bandwidth_of_heads,
+)
 from skattn.nn._layer import AttentionLayer
 from skattn.nn._mask import Pattern
 
@@ -34,7 +42,7 @@ class MultiHeadKernelAttention(AttentionLayer):
         One positive number, in units of the projected features. Heads start at up to twice as much
         and down to half of it.
     kernel : str, default="gaussian"
-        One of those of `NadarayaWatsonAttention`.
+        A kernel with a derivative, as for `NadarayaWatsonAttention`.
     gated_by_query : bool, default=False
         Whether the gates are a function of the query, the softmax of a linear one, rather than
         constants.
@@ -43,7 +51,7 @@ class MultiHeadKernelAttention(AttentionLayer):
     device : torch.device or str, default=None
         Where the parameters are.
     dtype : torch.dtype, default=None
-        Of the parameters; PyTorch's default dtype if None.
+        Type of the parameters; PyTorch's default dtype if None.
 
     Attributes
     ----------
@@ -100,12 +108,11 @@ class MultiHeadKernelAttention(AttentionLayer):
         check_count("n_features", n_features)
         check_count("n_heads", n_heads)
         check_count("n_coordinates", n_coordinates)
-        check_kernel(kernel)
         start = log_bandwidth_of_heads(bandwidth, n_heads, device, dtype)
         maps = start.new_empty(n_heads, n_features, n_coordinates)
         for head in maps:
             nn.init.orthogonal_(head)
-        self.kernel = kernel
+        self.kernel = differentiable_kernel(kernel)
         self.log_bandwidth = nn.Parameter(start)
         self.projection = nn.Parameter(maps)
         self.gate: nn.Linear | nn.Parameter = (
@@ -120,12 +127,12 @@ class MultiHeadKernelAttention(AttentionLayer):
         return self.log_bandwidth.exp()
 
     def gates(self, queries: Tensor) -> Tensor:
-        """The share of each head.
+        """Share of each head.
 
         Parameters
         ----------
         queries : Tensor of shape (..., n_queries, n_features)
-            As `forward` is given them.
+            Queries, as for `forward`.
 
         Returns
         -------
@@ -168,17 +175,17 @@ class MultiHeadKernelAttention(AttentionLayer):
         rows = [(each - center)[..., None, :, :] @ maps for each in (queries, keys)]
         return Coordinates(rows[0], rows[1], keys.new_zeros(1, 1), inverse)
 
-    def _told(self) -> list[str]:
+    def _shown(self) -> list[str]:
         n_heads, n_features, n_coordinates = self.projection.shape
         sizes = f"n_features={n_features}, n_heads={n_heads}, n_coordinates={n_coordinates}"
-        return [sizes, f"bandwidth={describe(self.bandwidth)}", f"kernel={self.kernel!r}"]
+        return [sizes, f"bandwidth={describe(self.bandwidth)}", f"kernel={self.kernel.name!r}"]
 
 
 def _for_heads(pattern: Pattern) -> Pattern:
     table = pattern.table
     if table is not None and table.ndim > 2:
         table = table[..., None, :, :]
-    return Pattern(table, pattern.lower, pattern.upper, pattern.exclude_self)
+    return replace(pattern, table=table)
 
 
 def _zero_linear(n_features: int, like: Tensor) -> nn.Linear:

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
 from skattn.nn._coordinates import Coordinates
-from skattn.nn._inputs import Inputs, check_kernel, describe, log_bandwidths
+from skattn.nn._inputs import Inputs, describe, differentiable_kernel, log_bandwidths
 from skattn.nn._layer import AttentionLayer
 
 
@@ -39,7 +39,7 @@ class NadarayaWatsonAttention(AttentionLayer):
     device : torch.device or str, default=None
         Where the bandwidth is.
     dtype : torch.dtype, default=None
-        Of the bandwidth; PyTorch's default dtype if None.
+        Type of the bandwidth; PyTorch's default dtype if None.
 
     Attributes
     ----------
@@ -106,13 +106,12 @@ class NadarayaWatsonAttention(AttentionLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(dropout)
-        check_kernel(kernel)
         start = log_bandwidths(bandwidth, n_features, device, dtype)
         if learnable:
             self.log_bandwidth = nn.Parameter(start)
         else:
             self.register_buffer("log_bandwidth", start)
-        self.kernel = kernel
+        self.kernel = differentiable_kernel(kernel)
 
     @property
     def bandwidth(self) -> Tensor:
@@ -132,7 +131,7 @@ class NadarayaWatsonAttention(AttentionLayer):
         where = Coordinates(queries, keys, inputs.center(keys), inverse)
         return attend_kernel(self.kernel, where, values, inputs.pattern, dropout, need_weights)
 
-    def _told(self) -> list[str]:
+    def _shown(self) -> list[str]:
         learnable = isinstance(self.log_bandwidth, nn.Parameter)
         bandwidth = f"bandwidth={describe(self.bandwidth)}"
-        return [bandwidth, f"kernel={self.kernel!r}", f"learnable={learnable}"]
+        return [bandwidth, f"kernel={self.kernel.name!r}", f"learnable={learnable}"]

@@ -1,4 +1,4 @@
-"""A regression network around attention."""
+"""Regression networks around attention."""
 
 from __future__ import annotations
 
@@ -82,11 +82,11 @@ class AttentionRegressionNetwork(nn.Module):
         Parameters
         ----------
         queries : Tensor of shape (..., n_queries, n_features)
-            What is predicted at; leading dimensions of all tensors broadcast.
+            Points to predict at; leading dimensions of all tensors broadcast.
         keys : Tensor of shape (..., n_keys, n_features)
             The context: as a rule, the training rows.
         values : Tensor of shape (..., n_keys, n_values)
-            Their targets.
+            Targets of the context.
         mask : Mask or Tensor of bool of shape (..., n_queries, n_keys), default=None
             Which queries may attend to which keys; True means may.
         need_weights : bool, default=False
@@ -95,7 +95,7 @@ class AttentionRegressionNetwork(nn.Module):
         Returns
         -------
         output : Tensor of shape (..., n_queries, n_outputs)
-            What the head makes of the weighted means.
+            The weighted means, mapped by the head.
         weights : Tensor of shape (..., n_queries, n_keys)
             Only if asked for.
         """

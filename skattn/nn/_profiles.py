@@ -1,6 +1,6 @@
-"""From queries and keys to attention weights, and back to gradients, block by block.
+"""Attention weights of a block of queries and keys, and their gradients.
 
-Weights of a row are K_ij / sum_k K_ik with K a function of a score of the pair. If slope_ij is the
+Weights are K_ij / sum_k K_ik with K a function of a score of query i and key j. If slope_ij is the
 derivative of K_ij in the score over the same sum, and G_ij the derivative of a loss in the weight,
 that in the score is slope_ij (G_ij - sum_k w_ik G_ik): K' over the sum, never w times (log K)',
 which is 0 times infinity on the edge of a compact kernel.
@@ -8,110 +8,65 @@ which is 0 times infinity on the edge of a compact kernel.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from skattn._attention._torch import kernel_weights
-
-# What cannot be told apart from a distance of zero in |q|**2 + |k|**2 - 2 q.k has another slope
-# there: these kernels take differences.
-_NOT_SMOOTH = ("laplace", "triangular")
-
-
-class Profile(Protocol):
-    """What makes weights of queries and keys, (n_batches, n, n_features) each."""
-
-    @property
-    def is_softmax(self) -> bool:
-        """Whether weights are the softmax of the products of queries and keys."""
-        ...
-
-    def weights(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Normalised weights and slopes, (n_batches, n_queries, n_keys); each row sees some key."""
-        ...
-
-    def pull(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Derivatives in queries and keys, from those in the scores."""
-        ...
+from skattn._attention.engines.tensor import normalized_weights
+from skattn._geometry.distances import tensor_differences, tensor_from_nearest, tensor_rounding
+from skattn.kernels import Kernel
 
 
 @dataclass(frozen=True)
 class Softmax:
-    """exp of the product of a query and a key; the Gaussian kernel, after `fold`."""
+    """exp of the product of a query and a key: the Gaussian kernel of folded coordinates.
+
+    Queries and keys are (n_batches, n, n_features); weights (n_batches, n_queries, n_keys).
+    """
 
     is_softmax = True
 
     def weights(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Softmax of the products; slopes are the weights."""
+        """Weights and slopes, which are equal; each query sees some key."""
         weights = torch.softmax(_hide(queries @ keys.mT, seen, -torch.inf), dim=-1)
         return weights, weights
 
-    def pull(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the products."""
+    def gradients(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Derivatives in queries and keys, given those in the products."""
         return change @ keys, change.mT @ queries
 
 
 @dataclass(frozen=True)
 class Radial:
-    """A kernel of the distance, other than the Gaussian.
+    """A kernel of the distance; shapes as in `Softmax`."""
 
-    Where no key is in the support of a compact kernel, the nearest share the weight, and gradients
-    are zero.
-    """
-
-    kernel: str
+    kernel: Kernel
     is_softmax = False
 
     def weights(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Kernel weights; slopes are in the squared distance."""
-        squared = self._squared(queries, keys, seen)
-        nearest = squared.amin(dim=-1, keepdim=True)
-        if self.kernel == "student":  # its weights relative to the nearest key's: no underflow
-            scale = 7.0 / (7.0 + nearest)
-            weights, slopes = self._profile((squared - nearest).mul_(scale))
-            total = weights.sum(dim=-1, keepdim=True)
-            return weights.div_(total), slopes.mul_(scale / total)
-        weights, slopes = self._profile(squared)
-        total = weights.sum(dim=-1, keepdim=True)
-        if self.kernel == "laplace":
-            return weights.div_(total), slopes.div_(total)
-        outside = total == 0.0
-        ties = (squared - nearest <= _rounding(queries, keys)) & outside
-        weights = torch.where(outside, ties.to(weights.dtype), weights)
-        slopes = torch.where(outside, 0.0, slopes / total)
-        return weights / weights.sum(dim=-1, keepdim=True), slopes
+        """Weights, and slopes in the squared distance; each query sees some key."""
+        if self.kernel.smooth_at_zero:
+            squared = tensor_from_nearest(queries, keys, seen)
+        else:
+            squared = _hide(tensor_differences(queries, keys), seen, torch.inf)
+        is_compact = math.isfinite(self.kernel.support)
+        rounding = tensor_rounding(queries, keys) if is_compact else 0.0
+        return normalized_weights(self.kernel, squared, rounding=rounding)
 
-    def _profile(self, squared: Tensor) -> tuple[Tensor, Tensor]:
-        weights, slopes = kernel_weights(self.kernel, squared.flatten(0, 1))
-        return weights.reshape(squared.shape), slopes.reshape(squared.shape)
-
-    def _squared(self, queries: Tensor, keys: Tensor, seen: Tensor | None) -> Tensor:
-        """Squared distances, inf where not seen."""
-        if self.kernel in _NOT_SMOOTH:
-            mode = "donot_use_mm_for_euclid_dist"
-            squared = torch.cdist(queries, keys, compute_mode=mode).square_()
-            return _hide(squared, seen, torch.inf)
-        # half of |q - k|**2 - |q|**2: without |q|**2, digits survive at any distance
-        lengths = keys.square().sum(dim=-1)
-        half = torch.baddbmm(0.5 * lengths[:, None, :], queries, keys.mT, alpha=-1.0)
-        half = _hide(half, seen, torch.inf)
-        least, index = half.min(dim=-1, keepdim=True)
-        nearest = torch.gather(keys, 1, index.expand(-1, -1, keys.shape[-1]))
-        nearest = (queries - nearest).square().sum(dim=-1, keepdim=True)
-        return half.sub_(least).mul_(2.0).add_(nearest)
-
-    def pull(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
-        """Of the squared distances."""
+    def gradients(self, change: Tensor, queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
+        """Derivatives in queries and keys, given those in the squared distances."""
         by_query = queries * change.sum(dim=-1, keepdim=True) - change @ keys
         by_key = keys * change.sum(dim=-2)[..., None] - change.mT @ queries
         return 2.0 * by_query, 2.0 * by_key
 
 
+Profile = Softmax | Radial
+
+
 def softmax_weights(queries: Tensor, keys: Tensor, allowed: Tensor | None) -> Tensor:
-    """Softmax of the products over the allowed keys, differentiable as often as one likes."""
+    """Softmax of the products over the allowed keys, differentiable any number of times."""
     return masked_softmax(queries @ keys.mT, allowed)
 
 
@@ -122,7 +77,7 @@ def masked_softmax(scores: Tensor, allowed: Tensor | None) -> Tensor:
 
 
 def open_rows(allowed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
-    """The mask with its fully masked rows opened, and which those are: to be silenced after."""
+    """Mask with its fully masked rows opened, and which they are, to be silenced afterwards."""
     if allowed is None:
         return None, None
     blind = ~allowed.any(dim=-1, keepdim=True)
@@ -130,16 +85,9 @@ def open_rows(allowed: Tensor | None) -> tuple[Tensor | None, Tensor | None]:
 
 
 def silence(rows: Tensor, blind: Tensor | None) -> Tensor:
-    """Zero in fully masked rows, and no gradient."""
+    """Set fully masked rows, and their gradients, to zero."""
     return rows if blind is None else rows.masked_fill(blind, 0.0)
 
 
 def _hide(scores: Tensor, seen: Tensor | None, by: float) -> Tensor:
     return scores if seen is None else torch.where(seen, scores, by)
-
-
-def _rounding(queries: Tensor, keys: Tensor) -> Tensor:
-    """How far a squared distance may be off, (n_batches, n_queries, 1): nearer is a tie."""
-    reach = torch.linalg.vector_norm(keys, dim=-1).amax(dim=-1)[:, None, None]
-    far = reach + torch.linalg.vector_norm(queries, dim=-1, keepdim=True)
-    return 4.0 * (queries.shape[-1] + 2) * torch.finfo(keys.dtype).eps * reach * far

@@ -65,7 +65,7 @@ class ScaledDotProductAttention(AttentionLayer):
         rows = queries * scale, keys
         return attend(profile, rows, values, inputs.pattern, dropout, need_weights)
 
-    def _told(self) -> list[str]:
+    def _shown(self) -> list[str]:
         return ["scale=1/sqrt(n_features)" if self.scale is None else f"scale={self.scale:.4g}"]
 
 
@@ -89,7 +89,7 @@ class AdditiveAttention(AttentionLayer):
     device : torch.device or str, default=None
         Where the parameters are.
     dtype : torch.dtype, default=None
-        Of the parameters; PyTorch's default dtype if None.
+        Type of the parameters; PyTorch's default dtype if None.
 
     Attributes
     ----------
@@ -186,6 +186,6 @@ class AdditiveAttention(AttentionLayer):
 
 
 def _linear(layer: nn.Linear, rows: Tensor) -> Tensor:
-    """A linear layer in the dtype of what it is given."""
+    """Apply a linear layer in the dtype of the rows."""
     bias = None if layer.bias is None else layer.bias.to(rows.dtype)
     return nn.functional.linear(rows, layer.weight.to(rows.dtype), bias)

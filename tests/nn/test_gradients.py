@@ -6,7 +6,7 @@ torch = pytest.importorskip("torch")
 
 from torch.nn.attention import SDPBackend, sdpa_kernel  # noqa: E402
 
-from skattn._attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
+from skattn.kernels import KERNELS  # noqa: E402
 from skattn.nn import (  # noqa: E402
     Mask,
     MultiHeadKernelAttention,
@@ -14,6 +14,7 @@ from skattn.nn import (  # noqa: E402
     ScaledDotProductAttention,
 )
 
+SLOPED = [name for name in KERNELS if KERNELS[name].has_slope]
 MASKS = {
     "none": None,
     "window": Mask(window=2, causal=True),
@@ -48,7 +49,7 @@ def test_gradients_are_those_of_differences(layer, mask, need_weights, draw):
     assert torch.autograd.gradcheck(call, inputs(layer, draw), fast_mode=True)
 
 
-@pytest.mark.parametrize("kernel", KERNELS_WITH_SLOPE)
+@pytest.mark.parametrize("kernel", SLOPED)
 def test_gradients_of_every_kernel(kernel, draw):
     layer = NadarayaWatsonAttention([0.9, 1.3, 2.0], kernel=kernel, dtype=torch.float64)
     call = function(layer, Mask(exclude_self=True), False)
@@ -56,7 +57,7 @@ def test_gradients_of_every_kernel(kernel, draw):
 
 
 def test_queries_on_keys_have_gradients(draw):
-    for kernel in KERNELS_WITH_SLOPE:
+    for kernel in SLOPED:
         layer = NadarayaWatsonAttention(2.0, kernel=kernel, dtype=torch.float64)
         x = draw(5, 2).requires_grad_()
         layer(x, x, x).sum().backward()

@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 torch = pytest.importorskip("torch")
 
 from skattn import NadarayaWatsonRegressor  # noqa: E402
-from skattn._attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
+from skattn.kernels import KERNELS  # noqa: E402
 from skattn.nn import (  # noqa: E402
     AdditiveAttention,
     Mask,
@@ -16,6 +16,7 @@ from skattn.nn import (  # noqa: E402
     ScaledDotProductAttention,
 )
 
+SLOPED = [name for name in KERNELS if KERNELS[name].has_slope]
 BANDWIDTH = [0.6, 0.4, 1.5]
 
 
@@ -23,7 +24,7 @@ def numbers(tensor):
     return tensor.detach().numpy()
 
 
-@pytest.mark.parametrize("kernel", KERNELS_WITH_SLOPE)
+@pytest.mark.parametrize("kernel", SLOPED)
 def test_the_numpy_engine_agrees(kernel, draw):
     queries, keys, values = draw(20, 3), draw(30, 3), draw(30, 2)
     layer = NadarayaWatsonAttention(BANDWIDTH, kernel=kernel, dtype=torch.float64)
@@ -57,7 +58,7 @@ def test_the_books_weights():
     assert_allclose(numbers(weights), expected, atol=1e-10)
 
 
-@pytest.mark.parametrize("kernel", KERNELS_WITH_SLOPE)
+@pytest.mark.parametrize("kernel", SLOPED)
 def test_data_far_from_the_origin_lose_nothing(kernel, draw):
     # multiples of 1/4 are exact in single precision at 1e6
     queries, keys = ((4 * draw(9, 2)).round() / 4 for _ in range(2))

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import threading
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skattn._attention._attention import Attention, Products
 from skattn._attention._blocks import BlockReader, queries_of_a_block
-from skattn._attention._kernel_blocks import Buffer, KernelBlocks
+from skattn._attention._kernel_blocks import Buffer, KernelBlocks, ThreadMemory
 from skattn._attention._moments import Moments, Want, merge, row_moments
 from skattn._attention._resources import Resources, slices
 from skattn._attention.engines.engine import Engine, Prepared
 
 __all__ = ["Dense"]
 
-Array = NDArray[np.floating]
+Array = NDArray[Any]  # of float32 or float64
 
 _DOUBLE = np.dtype(np.float64)
 # Queries whose first block of keys sums to less are likely to underflow altogether.
@@ -72,7 +73,7 @@ class _DenseSums:
             squared = factor[:, None] ** 2 * products.values
             self.squared = {dtype: squared.astype(dtype) for dtype in dtypes}
         self.blocks = resources.query_blocks(len(attention.queries), len(attention.keys))
-        self.memory = threading.local()
+        self.memory = ThreadMemory()
 
     def moments(self, queries: slice) -> Moments:
         """Moments of a block of queries; those that single precision spoils in double."""
@@ -86,7 +87,7 @@ class _DenseSums:
             hard = np.flatnonzero(moments.total < self._trusted(_DOUBLE))
         error = np.zeros_like(moments.total)
         error[hard] = np.inf
-        return Moments(*moments._parts()[:-1], error=error)
+        return replace(moments, error=error)
 
     def _in_double(self, queries: NDArray[np.intp]) -> _DenseSums:
         resources = Resources(1, self.resources.block_bytes, tolerance=self.resources.tolerance)
@@ -101,7 +102,7 @@ class _DenseSums:
     def _moments(self, queries: slice) -> Moments:
         n_rows = queries.stop - queries.start
         columns = self.resources.key_blocks(n_rows, len(self.attention.keys))
-        buffer = self._buffer(n_rows * (columns[0].stop - columns[0].start) * 8)
+        buffer = self.memory.of_size(n_rows * (columns[0].stop - columns[0].start) * 8)
         moments, lift = self._block_moments(queries, columns[0], buffer), 0.0
         if np.median(moments.total) < _DISTANT[self.resources.dtype] and not self.has_squares:
             lift = self.kernel_blocks.lift(queries)
@@ -109,13 +110,6 @@ class _DenseSums:
         for keys in columns[1:]:
             moments = merge(moments, self._block_moments(queries, keys, buffer, lift))
         return moments
-
-    def _buffer(self, size: int) -> Buffer:
-        """Memory of a block; fresh memory costs as much as the arithmetic, so each thread keeps its."""
-        buffer = getattr(self.memory, "buffer", None)
-        if buffer is None or buffer.size < size:
-            buffer = self.memory.buffer = np.empty(size, dtype=np.uint8)
-        return buffer
 
     def _block_moments(
         self, queries: slice, keys: slice, buffer: Buffer, lift: float = 0.0
@@ -202,11 +196,10 @@ def _inside(
     slopes: Array | None = None,
 ) -> Moments:
     """Moments of queries that, as far as the dense engine can tell, see keys in their support."""
-    numbers = (np.asarray(part, np.float64) for part in (shift, total, sums, own))
     outside, nearest = np.zeros(len(total), dtype=bool), np.full(len(total), np.inf)
-    if squares is not None:
-        squares = squares.astype(np.float64)
-    return Moments(*numbers, outside, nearest, squares=squares, slopes=slopes)
+    shift, total, sums = (np.asarray(part, np.float64) for part in (shift, total, sums))
+    squares = None if squares is None else squares.astype(np.float64)
+    return Moments(shift, total, sums, own, outside, nearest, None, squares, slopes)
 
 
 class _RowSums:
