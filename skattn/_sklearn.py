@@ -9,7 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import issparse
 from sklearn.base import _fit_context as fit_context
-from sklearn.utils._param_validation import Interval, Options, StrOptions
+from sklearn.utils._param_validation import (
+    Interval,
+    Options,
+    StrOptions,
+    validate_parameter_constraints,
+)
 from sklearn.utils.validation import _check_sample_weight, column_or_1d, validate_data
 
 try:  # scikit-learn 1.9
@@ -31,6 +36,7 @@ __all__ = [
     "Steps",
     "StrOptions",
     "check_groups",
+    "check_parameters",
     "check_rows",
     "check_weights",
     "fit_context",
@@ -209,6 +215,12 @@ def check_groups(groups: Any, X: NDArray[np.floating]) -> NDArray[np.intp] | Non
             f"n_samples={len(X)} rows."
         )
     return np.unique(labels, return_inverse=True)[1]
+
+
+def check_parameters(part: Any) -> None:
+    """Refuse parameters of a part of an estimator, such as a solver, that are out of range."""
+    constraints, given = part._parameter_constraints, part.get_params(deep=False)
+    validate_parameter_constraints(constraints, given, caller_name=type(part).__name__)
 
 
 class Steps:

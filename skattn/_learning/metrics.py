@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from skattn._geometry.distances import weighted_squares
 
 Array = NDArray[np.float64]
 
@@ -26,7 +27,7 @@ class Metric(Protocol):
 
     @property
     def n_parameters(self) -> int:
-        """How many numbers it depends on."""
+        """Number of parameters."""
         ...
 
     def matrix(self, parameters: Array) -> Array:
@@ -39,6 +40,7 @@ class Metric(Protocol):
         Parameters
         ----------
         parameters : ndarray of shape (n_parameters,)
+            Where.
         changes : Tensor of shape (n_queries, n_keys)
             Derivatives of predictions in squared distances.
         queries, keys : Tensor of shape (..., n_features)
@@ -48,7 +50,7 @@ class Metric(Protocol):
 
 
 @dataclass(frozen=True)
-class FeatureMetric:
+class DiagonalMetric:
     """A factor exp(theta) for each feature."""
 
     n_features: int
@@ -64,9 +66,8 @@ class FeatureMetric:
 
     def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
         """2 exp(2 theta_j) sum_i b_qi (x_qj - x_ij)**2."""
-        total = changes.sum(dim=1, keepdim=True)
-        squares = queries**2 * total - 2.0 * queries * (changes @ keys) + changes @ keys**2
-        return squares * _like(2.0 * np.exp(2.0 * parameters), squares)
+        squares: Tensor = weighted_squares(changes, queries, keys)
+        return squares * squares.new_tensor(2.0 * np.exp(2.0 * parameters))
 
 
 @dataclass(frozen=True)
@@ -81,19 +82,20 @@ class ScalarMetric:
         return np.exp(parameters[0]) * np.eye(self.n_features)
 
     def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
-        """The sum of those of all features."""
-        each = FeatureMetric(self.n_features)
+        """Sum of the derivatives of all features."""
+        each = DiagonalMetric(self.n_features)
         common = np.full(self.n_features, parameters[0])
         return each.jacobian(common, changes, queries, keys).sum(dim=1, keepdim=True)
 
 
 @dataclass(frozen=True)
-class RawMetric:
+class FactorMetric:
     """Factors w themselves, of either sign: the textbook's parameter.
 
     Attributes
     ----------
     n_features : int
+        Number of features.
     n_parameters : int
         1 for one factor for all features, or `n_features`.
     """
@@ -107,14 +109,13 @@ class RawMetric:
 
     def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
         """2 w_j sum_i b_qi (x_qj - x_ij)**2."""
-        each = FeatureMetric(self.n_features)
-        squares = each.jacobian(np.zeros(self.n_features), changes, queries, keys)
-        by_feature = squares * _like(parameters, squares)
+        squares: Tensor = weighted_squares(changes, queries, keys)
+        by_feature = squares * squares.new_tensor(2.0 * parameters)
         return by_feature if self.n_parameters > 1 else by_feature.sum(dim=1, keepdim=True)
 
 
 @dataclass(frozen=True)
-class ProjectionMetric:
+class LinearMetric:
     """A linear map ``base + scale * B`` in its leading rows and columns, and `base` elsewhere.
 
     Attributes
@@ -124,7 +125,7 @@ class ProjectionMetric:
     scale : ndarray of shape (n_rows,)
         What the rows of B are multiplied with; n_rows is at most n_features.
     n_columns : int
-        Of B, at most n_coordinates.
+        Number of columns of B, at most n_coordinates.
     """
 
     base: Array
@@ -145,7 +146,7 @@ class ProjectionMetric:
 
     def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
         """2 scale_a sum_i b_qi (x_qa - x_ia) (z_qc - z_ic), for each entry (a, c)."""
-        matrix = _like(self.matrix(parameters)[:, : self.n_columns], keys)
+        matrix = keys.new_tensor(self.matrix(parameters)[:, : self.n_columns])
         mapped, mapped_keys = queries @ matrix, keys @ matrix
         n_rows = len(self.scale)
         queries, keys = queries[:, :n_rows], keys[:, :n_rows]
@@ -157,9 +158,4 @@ class ProjectionMetric:
             - (changes @ keys)[:, :, None] * mapped[:, None, :]
             + (changes @ pairs).reshape(len(queries), n_rows, self.n_columns)
         )
-        return (products * _like(2.0 * self.scale[:, None], products)).flatten(start_dim=1)
-
-
-def _like(array: Array, tensor: Tensor) -> Tensor:
-    """An array as a tensor of the type and on the device of another."""
-    return torch.as_tensor(array, dtype=tensor.dtype, device=tensor.device)
+        return (products * products.new_tensor(2.0 * self.scale[:, None])).flatten(start_dim=1)

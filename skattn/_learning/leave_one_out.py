@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from skattn._attention import slices
+from skattn._attention import Products, slices
 from skattn._attention._torch import kernel_weights
-from skattn._geometry import Own
-from skattn._learning._metric import Metric
+from skattn._learning.design import Problem
+from skattn._learning.metrics import Metric
+from skattn._smoother.local_linear import central_moments
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -23,48 +23,19 @@ Indices = NDArray[np.intp]
 _BLOCK_ENTRIES = {"cpu": 1 << 17, "cuda": 1 << 26}
 
 
-@dataclass(frozen=True)
-class Problem:
-    """What is learned from, in units of order one.
-
-    Attributes
-    ----------
-    features : ndarray of shape (n_keys, n_features)
-        What the metric maps to coordinates.
-    line : ndarray of shape (n_keys, n_directions) or None
-        Coordinates of local lines; None at degree 0.
-    values : ndarray of shape (n_keys, n_outputs)
-    weights : ndarray of shape (n_keys,)
-        Positive sample weights.
-    own : Own
-        What is left out for each key.
-    kernel : str
-    n_plain : int
-        How many of the features are no ranks; those come first.
-    hidden : ndarray of shape (n_hidden,) or None
-        Rows that are no keys, so that nothing is learned of their values.
-    """
-
-    features: Array
-    line: Array | None
-    values: Array
-    weights: Array
-    own: Own
-    kernel: str
-    n_plain: int
-    hidden: Indices | None = None
-
-
 class LeaveOneOut:
     """Leave-one-out predictions of some of the keys, on a device.
 
     Parameters
     ----------
     problem : Problem
+        The keys.
     queries : ndarray of shape (n_queries,)
-        Which keys are predicted from the others.
+        Which of them are predicted from the others.
     device : torch.device
+        Where tensors live.
     dtype : torch.dtype
+        Their precision.
     """
 
     def __init__(
@@ -75,13 +46,15 @@ class LeaveOneOut:
 
         self.problem = problem
         self.features, self.values = tensor(problem.features), tensor(problem.values)
-        self.line = None if problem.line is None else tensor(problem.line)
         weights = problem.weights / problem.weights.max()
         if problem.hidden is not None:
             weights[problem.hidden] = 0.0
         self.weights, self.has_weights = tensor(weights), bool((weights != weights[0]).any())
-        if self.line is not None:
-            self.pairs, self.moments = _moments(self.line, self.values)
+        self.regressors, self.columns = None, self.values
+        if problem.regressors is not None:
+            self.regressors = tensor(problem.regressors)
+            products = Products(problem.values, problem.regressors)
+            self.columns = tensor(products.columns(np.zeros(problem.regressors.shape[1])))
         self._divide(queries)
 
     def _divide(self, queries: Indices) -> None:
@@ -92,7 +65,7 @@ class LeaveOneOut:
         self.blocks = [Block(self, queries[rows]) for rows in slices(len(queries), step)]
 
     def at(self, positions: Indices) -> LeaveOneOut:
-        """The same of some of the queries."""
+        """Leave-one-out predictions of some of the queries."""
         some = copy.copy(self)
         some._divide(self.queries[positions])
         return some
@@ -111,8 +84,7 @@ class LeaveOneOut:
         return [np.vstack(parts) for parts in zip(*blocks, strict=True)]
 
     def _coordinates(self, metric: Metric, parameters: Array) -> Tensor:
-        matrix = torch.as_tensor(metric.matrix(parameters))
-        return self.features @ matrix.to(self.features.device, self.features.dtype)
+        return self.features @ self.features.new_tensor(metric.matrix(parameters))
 
     def r_squared(self, errors: Array) -> float:
         """One less the mean square of errors over the variance of all values, mean over outputs."""
@@ -126,6 +98,7 @@ class LeaveOneOut:
         Returns
         -------
         errors : ndarray of shape (n_queries, n_outputs)
+            Not finite where lines cannot be solved.
         jacobian : ndarray of shape (n_queries, n_outputs, n_parameters + 1)
             The last column is zero at degree 0.
         """
@@ -136,7 +109,7 @@ class LeaveOneOut:
             errors.append(_numbers(fit.solve(ridge)))
             columns = []
             for output in range(self.values.shape[1]):
-                changes, by_ridge = fit.changes(output), -ridge * fit.pull(output)
+                changes, by_ridge = fit.by_distance(output), -ridge * fit.shrinkage(output)
                 by_parameter = metric.jacobian(parameters, changes, block.features, self.features)
                 columns.append(torch.cat([by_parameter, by_ridge[:, None]], dim=1))
             jacobians.append(_numbers(torch.stack(columns, dim=1)))
@@ -146,16 +119,17 @@ class LeaveOneOut:
 class Block:
     """Some queries, and what each of them leaves out."""
 
-    def __init__(self, problem: LeaveOneOut, queries: Indices) -> None:
-        self.problem = problem
-        index = torch.as_tensor(queries, device=problem.features.device)
-        self.index = index
-        self.features, self.values = problem.features[index], problem.values[index]
-        self.line = None if problem.line is None else problem.line[index]
-        own = problem.problem.own.take(queries)
-        rows, keys = own.entries(0, len(problem.features))
-        self.own = tuple(torch.as_tensor(part, device=index.device) for part in (rows, keys))
-        self.kept = torch.as_tensor(own.kept[rows], dtype=self.values.dtype, device=index.device)
+    def __init__(self, keys: LeaveOneOut, queries: Indices) -> None:
+        self.keys = keys
+        self.index = torch.as_tensor(queries, device=keys.features.device)
+        self.features, self.values = keys.features[self.index], keys.values[self.index]
+        self.regressors = None if keys.regressors is None else keys.regressors[self.index]
+        excluded = keys.problem.excluded.take(queries)
+        rows, columns = excluded.entries(0, len(keys.features))
+        self.excluded = tuple(
+            torch.as_tensor(part, device=self.index.device) for part in (rows, columns)
+        )
+        self.retained = self.values.new_tensor(excluded.retained[rows])
 
     def squared(self, coordinates: Tensor) -> Tensor:
         """Squared distances to all keys, (n_queries, n_keys), given coordinates of all keys."""
@@ -165,10 +139,10 @@ class Block:
         left = [-2.0 * queries, (queries**2).sum(dim=1, keepdim=True), ones[: len(queries)]]
         right = [coordinates, ones, (coordinates**2).sum(dim=1, keepdim=True)]
         squared = (torch.cat(left, dim=1) @ torch.cat(right, dim=1).T).clamp_(min=0.0)
-        if self.problem.problem.hidden is not None:
-            squared[:, self.problem.problem.hidden] = torch.inf
-        # what stays of a row is at distance zero, without rounding
-        squared[self.own] = torch.where(self.kept > 0.0, 0.0, torch.inf).to(squared.dtype)
+        if self.keys.problem.hidden is not None:
+            squared[:, self.keys.problem.hidden] = torch.inf
+        # what is retained of a row is at distance zero, without rounding
+        squared[self.excluded] = torch.where(self.retained > 0.0, 0.0, torch.inf).to(squared.dtype)
         return squared
 
     def weights(self, squared: Tensor, factors: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -177,16 +151,16 @@ class Block:
         `factors`, of shape (n_keys,) or (n_queries, n_keys), multiply the weights. Where they are
         zero, for some keys of each query, keys are not there.
         """
-        problem = self.problem
+        keys = self.keys
         if factors is not None:
             squared = torch.where(factors > 0.0, squared, torch.inf)
-        weights, slopes = kernel_weights(problem.problem.kernel, squared)
-        if problem.has_weights:
-            weights, slopes = weights * problem.weights, slopes * problem.weights
+        weights, slopes = kernel_weights(keys.problem.kernel.name, squared)
+        if keys.has_weights:
+            weights, slopes = weights * keys.weights, slopes * keys.weights
         if factors is not None:
             weights, slopes = weights * factors, slopes * factors
-        weights[self.own] = weights[self.own] * self.kept
-        slopes[self.own] = slopes[self.own] * self.kept
+        weights[self.excluded] = weights[self.excluded] * self.retained
+        slopes[self.excluded] = slopes[self.excluded] * self.retained
         total = weights.sum(dim=1, keepdim=True)
         empty = (total <= torch.finfo(total.dtype).tiny)[:, 0]
         if empty.any():  # the nearest key takes all, and nothing changes
@@ -205,66 +179,52 @@ class Fit:
 
     def __init__(self, block: Block, weights: Tensor, slopes: Tensor) -> None:
         self.block, self.weights, self.slopes = block, weights, slopes
-        self.values, self.keys = block.problem.values, block.problem.line
-        if self.keys is None:
-            self.level = weights @ self.values
+        self.values, self.regressors = block.keys.values, block.keys.regressors
+        sums = weights @ block.keys.columns
+        if self.regressors is None:
+            self.mean_value = sums
             return
-        sizes = self.values.shape[1], self.keys.shape[1]
-        product = weights @ block.problem.moments
-        pairs = product.shape[1] - sum(sizes) - sizes[0] * sizes[1]
-        self.level, self.center, pairs, cross = product.split(
-            [*sizes, pairs, sizes[0] * sizes[1]], dim=1
-        )
-        first, second = block.problem.pairs
-        covariance = pairs.new_empty(len(weights), sizes[1], sizes[1])
-        covariance[:, first, second] = covariance[:, second, first] = pairs
-        self.covariance = covariance - self.center[:, :, None] * self.center[:, None, :]
-        cross = cross.reshape(len(weights), sizes[1], sizes[0])
-        self.cross = cross - self.center[:, :, None] * self.level[:, None, :]
+        moments = central_moments(sums, self.regressors.shape[1])
+        self.mean_value, self.center, self.covariance, self.cross_covariance, _ = moments
 
     def solve(self, ridge: float) -> Tensor:
-        """Fit means or lines, and return the errors, (n_queries, n_outputs)."""
-        self.ridge, queries = ridge, self.block.line
+        """Fit means or lines; return the errors, (n_queries, n_outputs), NaN where singular."""
+        self.ridge, queries = ridge, self.block.regressors
         if queries is None:
-            self.errors = self.block.values - self.level
+            self.errors = self.block.values - self.mean_value
             return self.errors
         ridged = self.covariance.clone()
         ridged.diagonal(dim1=1, dim2=2).add_(ridge)
         away = (queries - self.center)[:, :, None]
-        solved = torch.linalg.solve(ridged, torch.cat([away, self.cross], dim=2))
-        self.arm, self.slope = solved[:, :, 0], solved[:, :, 1:]
-        self.errors = self.block.values - self.level - (away * self.slope).sum(dim=1)
+        right = torch.cat([away, self.cross_covariance], dim=2)
+        solved, failures = torch.linalg.solve_ex(ridged, right)
+        if failures.any():
+            solved[failures > 0] = torch.nan
+        self.dual, self.slope = solved[:, :, 0], solved[:, :, 1:]
+        self.errors = self.block.values - self.mean_value - (away * self.slope).sum(dim=1)
         return self.errors
 
-    def pull(self, output: int) -> Tensor:
-        """arm' slope: what the ridge takes from a prediction is ridge times that."""
-        if self.keys is None:
-            return torch.zeros_like(self.level[:, 0])
-        return (self.arm * self.slope[:, :, output]).sum(dim=1)
+    def shrinkage(self, output: int) -> Tensor:
+        """dual' slope: what the ridge takes from a prediction is ridge times that."""
+        if self.regressors is None:
+            return torch.zeros_like(self.mean_value[:, 0])
+        return (self.dual * self.slope[:, :, output]).sum(dim=1)
 
-    def changes(self, output: int) -> Tensor:
+    def by_distance(self, output: int) -> Tensor:
         """Derivatives of the predictions in squared distances, (n_queries, n_keys)."""
-        return self.pushes(output).mul_(self.slopes)
+        return self.by_weight(output).mul_(self.slopes)
 
-    def pushes(self, output: int) -> Tensor:
+    def by_weight(self, output: int) -> Tensor:
         """Derivatives of the predictions in the weights before they are normalised."""
         values = self.values[:, output]
-        if self.keys is None:
-            return values - self.level[:, output, None]
+        if self.regressors is None:
+            return values - self.mean_value[:, output, None]
         slope = self.slope[:, :, output]
-        constant = (self.center * slope).sum(dim=1) - self.level[:, output]
-        residuals = torch.addmm(constant[:, None] + values, slope, self.keys.T, alpha=-1.0)
-        constant = 1.0 - (self.center * self.arm).sum(dim=1)
-        push = torch.addmm(constant[:, None], self.arm, self.keys.T)
-        return push.mul_(residuals).sub_(self.ridge * self.pull(output)[:, None])
-
-
-def _moments(line: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Pairs of directions, and the columns whose weighted means local lines are made of."""
-    n_directions = line.shape[1]
-    pairs = torch.triu_indices(n_directions, n_directions, device=line.device)
-    products = (line[:, :, None] * values[:, None, :]).reshape(len(line), -1)
-    return pairs, torch.cat([values, line, line[:, pairs[0]] * line[:, pairs[1]], products], dim=1)
+        constant = (self.center * slope).sum(dim=1) - self.mean_value[:, output]
+        residuals = torch.addmm(constant[:, None] + values, slope, self.regressors.T, alpha=-1.0)
+        constant = 1.0 - (self.center * self.dual).sum(dim=1)
+        factors = torch.addmm(constant[:, None], self.dual, self.regressors.T)
+        return factors.mul_(residuals).sub_(self.ridge * self.shrinkage(output)[:, None])
 
 
 def _numbers(tensor: Tensor) -> Array:

@@ -1,0 +1,1 @@
+"""Optimisers: plain NumPy, whatever computes the losses."""

@@ -1,0 +1,148 @@
+"""A factor of all bandwidths for each of some regions."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from numbers import Integral
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.vq import kmeans2
+
+from skattn._geometry.training_set import Exclusion
+from skattn._sklearn import Interval
+from skattn._smoother import Component
+from skattn.variants._model import (
+    Beginning,
+    LearnableMetric,
+    Model,
+    ParameterBlock,
+    Parts,
+    RowNumbers,
+    StandardFeatures,
+    Variant,
+    softmax,
+)
+
+Array = NDArray[np.float64]
+
+# Standard deviation of the prior of log-factors of regions, and rows of each region at least.
+_REGIONS, _ROWS_OF_A_REGION = 1.5, 25
+
+
+class RegionScale(Variant):
+    """A learned factor of the whole metric in each of some regions, which rows belong to by degrees.
+
+    Regions are clusters of the training rows; the factor at a query is a mean of theirs, of
+    logarithms, by how near their centres are. `query_factors` of the estimator gives it.
+
+    Parameters
+    ----------
+    n_regions : int, default=8
+        Largest number of regions; there are fewer where they would hold less than 25 rows.
+
+    Examples
+    --------
+    >>> from skattn import ParametricAttentionRegressor
+    >>> from skattn.variants import RegionScale
+    >>> model = ParametricAttentionRegressor(variant=RegionScale(n_regions=4))
+    """
+
+    _parameter_constraints: ClassVar = {"n_regions": [Interval(Integral, 2, None, closed="left")]}
+
+    def __init__(self, n_regions=8):  # type: ignore[no-untyped-def]
+        self.n_regions = n_regions
+
+    def models(self, beginning: Beginning) -> list[Model]:
+        """The only candidate: nothing changed."""
+        n_regions = int(np.clip(len(beginning.x) // _ROWS_OF_A_REGION, 2, self.n_regions))
+        return [_Model(beginning.metric, Regions.of(beginning.x, n_regions))]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """Soft clusters of rows.
+
+    Attributes
+    ----------
+    centers : ndarray of shape (n_regions, n_plain)
+        Means of the clusters.
+    width : float
+        Distance over which regions pass into each other.
+    """
+
+    centers: Array
+    width: float
+
+    @classmethod
+    def of(cls, x: Array, n_regions: int) -> Regions:
+        """Clusters of rows; fewer of fewer distinct rows.
+
+        They start along the direction in which rows differ most.
+        """
+        distinct = np.unique(x, axis=0)
+        away = distinct - x.mean(axis=0)
+        along = away @ np.linalg.eigh(away.T @ away)[1][:, -1]
+        places = ((np.arange(n_regions) + 0.5) * len(distinct) / n_regions).astype(np.intp)
+        starts = distinct[np.argsort(along, kind="stable")[np.unique(places)]]
+        with warnings.catch_warnings():  # of empty clusters, which are dropped
+            warnings.simplefilter("ignore", UserWarning)
+            centers, members = kmeans2(x, starts, minit="matrix")
+        distances = np.linalg.norm(x - centers[members], axis=1)
+        width = float(np.sqrt(np.mean(distances**2))) or 1.0
+        return cls(centers[np.unique(members)], width)
+
+    def gates(self) -> tuple[Array, Array]:
+        """Matrix and offset of the logits of memberships."""
+        return self.centers.T / self.width**2, -0.5 * (self.centers**2).sum(1) / self.width**2
+
+    def memberships(self, x: Array) -> Array:
+        """Degrees to which rows belong to regions, (n_rows, n_regions); they sum to 1."""
+        products = x @ self.centers.T - 0.5 * (self.centers**2).sum(axis=1)
+        return softmax(products / self.width**2)  # type: ignore[no-any-return]
+
+
+class _Model(Model):
+    def __init__(self, metric: LearnableMetric, regions: Regions) -> None:
+        factors = ParameterBlock(np.zeros(len(regions.centers)), _REGIONS)
+        super().__init__(metric, [metric.block(), factors])
+        self.regions = regions
+
+    def forward(self, parts: Parts, features: Any) -> RowNumbers:
+        x = features[:, : self.metric.n_plain]
+        matrix, offset = (features.new_tensor(part) for part in self.regions.gates())
+        coordinates = self.metric.coordinates(parts[0], features)
+        return RowNumbers([coordinates], log_scales=softmax(x @ matrix + offset) @ parts[1])
+
+    def smoother(
+        self, parts: Parts, components: Sequence[Component], standard: StandardFeatures
+    ) -> Component:
+        (component,) = components
+        return replace(component, query_scale=MeanRegionScale(standard, self.regions, parts[1]))
+
+
+@dataclass(frozen=True)
+class MeanRegionScale:
+    """Divisors of the distances of queries: geometric means of those of the regions.
+
+    Attributes
+    ----------
+    standard : StandardFeatures
+        Features in which regions are.
+    regions : Regions
+        Where they are.
+    log_factors : ndarray of shape (n_regions,)
+        Logarithm of what the metric is multiplied with in each region.
+    """
+
+    standard: StandardFeatures
+    regions: Regions
+    log_factors: Array
+
+    def scales(self, X: Array, coordinates: Array, excluded: Exclusion | None) -> Array:
+        """Divisors at rows (n_rows, n_features), (n_rows,)."""
+        memberships = self.regions.memberships(self.standard.coordinates(X))
+        return np.exp(-(memberships @ self.log_factors))
