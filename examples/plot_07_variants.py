@@ -4,10 +4,10 @@ Variants: where one metric is not enough
 
 One metric holds everywhere and trusts every row. Where different features matter in the two halves
 of the data, the two components of a ``Mixture`` learn a metric each, and gates say which of them
-predicts where: errors fall by two fifths. Where the scale of the target changes, ``QueryScale`` finds
-it, and where targets are corrupted, ``SampleReweighting`` marks rows. These two gain less, up to 29 %
-on a single draw. On data with nothing of that kind nothing is gained, and the wrong variant costs
-accuracy.
+predicts where: errors fall by two fifths. Where the scale of the target changes, ``QueryScale``
+finds it, and where targets are corrupted, ``SampleReweighting`` marks rows. These two gain less, up
+to 29 % on a single draw. On data with nothing of that kind nothing is gained, and the wrong variant
+costs accuracy.
 """
 
 # %%
@@ -110,8 +110,9 @@ first, marked = (errors["corrupted", name][0] for name in ("one metric", "row fa
 print(f"error: one metric {first:.3f}, row factors {marked:.3f}, without those rows {cleaned:.3f}")
 
 # %%
-# Above, the mixture: the factors of its components, and which of them predicts where. Below, the factors of training rows against
-# how far off their targets are, and what the metric is multiplied with over the two scales.
+# Above, the mixture: the factors of its components, and which of them predicts where. Below, the
+# factors of training rows against how far off their targets are, and what the metric is multiplied
+# with over the two scales.
 
 figure, axes = plt.subplots(2, 2, figsize=(10.5, 7.4), layout="constrained")
 (bars, gates), (marks, scales) = axes
@@ -122,7 +123,8 @@ for h, (colour, face, hatch, marker) in looks.items():
     bars.bar(at, factors[h], 0.38, **look, label=f"component {h}")
     line = {"color": colour, "mfc": "none", "ms": 4, "label": f"component {h}"}
     gates.plot(places[:, 0], components.gates[:, h], marker, **line)
-bars.set_xticks(range(3), ["first\n(the place)", "second\n(matters left)", "third\n(matters right)"])
+labels = ["first\n(the place)", "second\n(matters left)", "third\n(matters right)"]
+bars.set_xticks(range(3), labels)
 bars.set(ylabel="factor w", title="regimes: a metric for each component")
 gates.set(xlabel="first feature", ylabel="share of the prediction", title="regimes: the gates")
 
@@ -147,6 +149,6 @@ for ax in (bars, gates, marks, scales):
 plt.show()
 
 # %%
-# Remember: mixtures are for features that matter in some places only. Learn one metric first, add a
-# variant for a reason, and keep it if cross-validation says so: each of them was worse than one metric
-# on some task here.
+# Remember: mixtures are for features that matter in some places only. Learn one metric first, add
+# a variant for a reason, and keep it if cross-validation says so: each of them was worse than one
+# metric on some task here.
