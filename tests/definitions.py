@@ -179,7 +179,7 @@ def weights_without(i, X, weights=None, groups=None):
     elif is_whole(weights):
         weights[i] = max(weights[i] - 1.0, 0.0)
     else:
-        weights[(X == X[i]).all(axis=1)] = 0.0
+        weights[(X[i] == X).all(axis=1)] = 0.0
     return weights
 
 

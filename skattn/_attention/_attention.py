@@ -101,8 +101,14 @@ class Attention:
         if scale is not None:
             without = None if scale.without is None else scale.without[keys]
             scale = KeyScale(scale.radius[keys], without)
-        parts = {"keys": self.keys[keys], "log_weights": self.log_weights[keys]}
-        return replace(self, **parts, excluded=excluded, key_scale=scale, log_offset=0.0)
+        return replace(
+            self,
+            keys=self.keys[keys],
+            log_weights=self.log_weights[keys],
+            excluded=excluded,
+            key_scale=scale,
+            log_offset=0.0,
+        )
 
     def widened(self, multiple: float) -> Attention:
         """Attention at a multiple of its bandwidths."""

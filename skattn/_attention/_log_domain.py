@@ -91,13 +91,13 @@ def _of_all_pairs(
 
 def _of_any_shape(attention: Attention) -> LogWeights:
     """Weights of a kernel whose largest log-weight may be anywhere."""
-    found = weights, log_shift, outside, nearest = scaled_weights(attention)
+    weights, log_shift, outside, nearest = scaled_weights(attention)
     far = np.flatnonzero(outside)
     if far.size:  # where ties are told apart at any distance
         near = _of_near_keys(attention.take(far))
         weights[far], log_shift[far] = near.dense(weights.shape[1]), near.log_shift
         nearest[far] = near.nearest
-    return _of_all_pairs(*found)
+    return _of_all_pairs(weights, log_shift, outside, nearest)
 
 
 def _of_near_keys(attention: Attention) -> LogWeights:
@@ -163,7 +163,8 @@ def scaled_weights(attention: Attention) -> tuple[Array, Array, NDArray[np.bool_
     logits = attention.kernel.log_profile(squared)
     logits += log_weights
     shift = logits.max(axis=1)
-    outside, nearest = np.isneginf(shift), np.full(len(shift), np.inf)
+    outside = np.asarray(np.isneginf(shift))
+    nearest = np.full(len(shift), np.inf)
     if outside.any():
         hidden = np.isneginf(log_weights[outside])
         squared = np.where(hidden, np.inf, squared[outside])

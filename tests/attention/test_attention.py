@@ -21,7 +21,9 @@ def test_the_largest_log_weight_is_subtracted_and_remembered():
 
 def test_attention_of_some_queries_or_over_some_keys_has_their_weights(rng):
     start = np.array([0, 2, 5, 6, 9, 3])
-    excluded = Exclusion(start, start + [1, 2, 3, 0, 1, 7], np.array([0.0, 0.5, 0.0, 1.0, 0.2, 0.0]))
+    excluded = Exclusion(
+        start, start + np.array([1, 2, 3, 0, 1, 7]), np.array([0.0, 0.5, 0.0, 1.0, 0.2, 0.0])
+    )
     queries, keys = rng.standard_normal((6, 2)), rng.standard_normal((10, 2))
     radius = rng.uniform(0.5, 2.0, 10)
     for scales in (

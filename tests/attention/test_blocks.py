@@ -29,8 +29,9 @@ def read(attention, resources=Resources(), top_k=None):
 
 def problem(name, spread, left_out, **scales):
     rng = np.random.default_rng([int(10 * spread), left_out])
-    queries, keys = 1.3 * spread * rng.standard_normal((70, 3)), spread * rng.standard_normal(
-        (120, 3)
+    queries, keys = (
+        1.3 * spread * rng.standard_normal((70, 3)),
+        spread * rng.standard_normal((120, 3)),
     )
     start = np.arange(70)
     retained = rng.choice([0.0, 0.5], 70)

@@ -34,8 +34,9 @@ def assert_equal_moments(found, expected, tolerance=1e-11):
     logs = found.log_shift + np.log(found.total), expected.log_shift + np.log(expected.total)
     assert_allclose(*logs, rtol=tolerance, atol=tolerance)
     if expected.center is not None:
-        found, expected = found.recentered(0.0 * found.center), expected.recentered(
-            0.0 * expected.center
+        found, expected = (
+            found.recentered(0.0 * found.center),
+            expected.recentered(0.0 * expected.center),
         )
     for name, power in (("sums", 1), ("own", 1), ("squares", 2)):
         ratios = []
@@ -116,9 +117,7 @@ def test_outside_of_all_parts_the_nearest_key_of_any_part_counts():
     queries, keys = column(9.0, 25.0, 11.0), column(0.0, 1.0, 2.0, 3.0)
     products = Products(column(10.0, 20.0, 30.0, 40.0))
     attention = attention_of(queries, keys, "epanechnikov")
-    parts = [
-        attend(attention.over(cut), products.over(cut)) for cut in (slice(0, 2), slice(2, 4))
-    ]
+    parts = [attend(attention.over(cut), products.over(cut)) for cut in (slice(0, 2), slice(2, 4))]
     for merged in (merge(*parts), merge(*parts[::-1])):
         assert_array_equal(merged.sums / merged.total[:, None], 40.0)
         assert_array_equal(merged.outside, True)
@@ -142,9 +141,7 @@ def test_a_key_in_the_support_beats_nearer_parts_outside_whatever_their_weight()
     # far from everything, and yet with a key in the support of another part
     attention = attention_of(column(0.0), column(1.5, 0.5), "biweight", np.array([1e9, 1e-9]))
     products = Products(column(1.0, 2.0))
-    parts = [
-        attend(attention.over(cut), products.over(cut)) for cut in (slice(0, 1), slice(1, 2))
-    ]
+    parts = [attend(attention.over(cut), products.over(cut)) for cut in (slice(0, 1), slice(1, 2))]
     assert [part.outside[0] for part in parts] == [True, False]
     for merged in (merge(*parts), merge(*parts[::-1])):
         assert_array_equal(merged.sums / merged.total[:, None], 2.0)

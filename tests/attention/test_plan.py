@@ -54,7 +54,7 @@ def test_an_engine_that_is_named_and_unable_is_refused_with_the_reason(idle):
 
 def test_engines_say_what_they_do_not_define():
     for call in (Engine().supports, Engine().cost, lambda *args: Engine().moments(*args, None)):
-        with pytest.raises(NotImplementedError, match="^Engine "):
+        with pytest.raises(NotImplementedError, match=r"^Engine "):
             call(ATTENTION, PRODUCTS, Want.SUMS)
 
 
@@ -72,7 +72,7 @@ def test_estimators_read_the_algorithm_and_tell_which_one_it_is(wave, monkeypatc
 
 @pytest.mark.parametrize("algorithm", ["fastest", None, 1, True])
 def test_unknown_algorithms_are_refused(wave, algorithm):
-    with pytest.raises(ValueError, match="'algorithm' parameter.*'auto'") as error:
+    with pytest.raises(ValueError, match="'algorithm' parameter") as error:
         NadarayaWatsonRegressor(0.1, algorithm=algorithm).fit(*wave)
     assert "'dense'" in str(error.value)
     assert "'exact'" in str(error.value)
