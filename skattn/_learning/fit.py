@@ -5,11 +5,9 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
-from sklearn.utils import check_random_state
 
 from skattn._geometry.training_set import TrainingSet
 from skattn._learning.design import Design, Problem
@@ -69,9 +67,8 @@ def learn(
     design = _design(training_set, plan)
     if design.problem is None:
         return Ensemble([_constant_member(design)] * plan.n_members)
-    rng, members = _generator(plan.random_state), []
-    splits = copy.deepcopy(rng)
-    seed = _drawn_seed(rng)
+    splits, members = copy.deepcopy(plan.rng), []
+    seed = _drawn_seed(plan.rng)
     listener = _Listener(notify)
     is_large = len(design.problem.weights) > _THREADED_ROWS
     with limited_threads(n_threads if is_large else 1):
@@ -92,13 +89,6 @@ class _Listener:
     def __call__(self, smoother: Callable[[], Component | Mixture]) -> bool:
         self.stopped = self.notify(smoother) or self.stopped
         return self.stopped
-
-
-def _generator(random_state: Any) -> np.random.RandomState:
-    """Generator of random numbers; None is a new one, since NumPy's global one is not to move."""
-    if random_state is None:
-        random_state = int(np.random.default_rng().integers(2**32))
-    return check_random_state(random_state)
 
 
 def _drawn_seed(rng: np.random.RandomState) -> int:

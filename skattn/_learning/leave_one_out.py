@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from skattn._attention import Products, slices
-from skattn._attention._torch import kernel_weights
+from skattn._geometry.distances import tensor_expansion
 from skattn._learning.design import Problem
 from skattn._learning.metrics import Metric
 from skattn._smoother.local_linear import central_moments
@@ -53,8 +53,11 @@ class LeaveOneOut:
         self.regressors, self.columns = None, self.values
         if problem.regressors is not None:
             self.regressors = tensor(problem.regressors)
-            products = Products(problem.values, problem.regressors)
-            self.columns = tensor(products.columns(np.zeros(problem.regressors.shape[1])))
+            center = np.zeros(problem.regressors.shape[1], dtype=_numpy_dtype(dtype))
+            values, regressors = (
+                array.astype(center.dtype) for array in (problem.values, problem.regressors)
+            )
+            self.columns = tensor(Products(values, regressors).columns(center))
         self._divide(queries)
 
     def _divide(self, queries: Indices) -> None:
@@ -133,12 +136,7 @@ class Block:
 
     def squared(self, coordinates: Tensor) -> Tensor:
         """Squared distances to all keys, (n_queries, n_keys), given coordinates of all keys."""
-        queries = coordinates[self.index]
-        # one product makes them: |q|**2 + |k|**2 - 2 q'k
-        ones = torch.ones_like(coordinates[:, :1])
-        left = [-2.0 * queries, (queries**2).sum(dim=1, keepdim=True), ones[: len(queries)]]
-        right = [coordinates, ones, (coordinates**2).sum(dim=1, keepdim=True)]
-        squared = (torch.cat(left, dim=1) @ torch.cat(right, dim=1).T).clamp_(min=0.0)
+        squared = tensor_expansion(coordinates[self.index], coordinates)
         if self.keys.problem.hidden is not None:
             squared[:, self.keys.problem.hidden] = torch.inf
         # what is retained of a row is at distance zero, without rounding
@@ -154,7 +152,7 @@ class Block:
         keys = self.keys
         if factors is not None:
             squared = torch.where(factors > 0.0, squared, torch.inf)
-        weights, slopes = kernel_weights(keys.problem.kernel.name, squared)
+        weights, slopes = keys.problem.kernel.tensor_weights(squared)
         if keys.has_weights:
             weights, slopes = weights * keys.weights, slopes * keys.weights
         if factors is not None:
@@ -225,6 +223,10 @@ class Fit:
         constant = 1.0 - (self.center * self.dual).sum(dim=1)
         factors = torch.addmm(constant[:, None], self.dual, self.regressors.T)
         return factors.mul_(residuals).sub_(self.ridge * self.shrinkage(output)[:, None])
+
+
+def _numpy_dtype(dtype: torch.dtype) -> type:
+    return np.float32 if dtype == torch.float32 else np.float64
 
 
 def _numbers(tensor: Tensor) -> Array:

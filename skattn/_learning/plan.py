@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+
+import numpy as np
 
 from skattn.kernels import Kernel
 from skattn.solvers import Solver
@@ -67,8 +68,8 @@ class Plan:
         Share of the queries that are held out for validation; 0 for none.
     n_members : int
         Number of models that are averaged.
-    random_state : int, RandomState instance or None
-        What draws rows, batches and first weights.
+    rng : RandomState
+        Draws rows, batches and first weights.
     """
 
     kernel: Kernel
@@ -82,4 +83,10 @@ class Plan:
     start: float | None
     validation_fraction: float
     n_members: int
-    random_state: Any
+    rng: np.random.RandomState
+
+    @property
+    def has_stages(self) -> bool:
+        """Whether there is more to learn than the log-factors of one metric."""
+        is_simple = self.metric.name in ("scalar", "diagonal")
+        return not is_simple or self.variant is not None or self.n_members > 1
