@@ -11,8 +11,8 @@ from skattn._attention import Line, Radii, Request, Resources
 from skattn._bandwidth import CRITERIA
 from skattn._bandwidth._objective import Objective
 from skattn._geometry import Own
-from skattn.kernels import KERNELS
 from skattn._smoother import smooth, smooth_gradient, smooth_slopes
+from skattn.kernels import KERNELS
 
 SLOPED = [name for name, kernel in KERNELS.items() if kernel.has_slope]
 # whose slope jumps at distance zero or at the edge: fewer digits from differences
