@@ -56,12 +56,10 @@ def rows_of(kind, rng, n=30):
     if kind == "importances":
         X = np.round(X * 4.0) / 4.0  # several rows at the same place are left out together
     y = np.sin(5.0 * X[:, 0]) + X[:, 1] + 0.1 * rng.standard_normal(n)
-    weights = {
-        "multiplicities": rng.integers(1, 4, n),
-        "importances": rng.random(n),
-        "weighted groups": rng.random(n),
-    }.get(kind)
+    weights = {"multiplicities": rng.integers(1, 4, n), "importances": rng.random(n)}.get(kind)
     groups = rng.integers(0, 12, n) if "groups" in kind else None
+    if kind == "weighted groups":
+        weights = rng.random(n)
     return X, y, weights, groups
 
 
