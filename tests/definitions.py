@@ -5,6 +5,7 @@ squares, and what leaves rows out fits an estimator again without them.
 """
 
 import numpy as np
+from numpy.testing import assert_allclose
 from sklearn.base import clone
 
 from skattn._attention import Attention, KeyScale, Products
@@ -221,3 +222,51 @@ def jackknife_plus(model, X, y, queries, coverage, weights=None, groups=None):
     sizes = np.array([np.abs(target - other.predict(row[None])[0]) for other, row, target in pairs])
     without = np.array([other.predict(queries) for other in others])
     return np.array([interval_of(column, sizes, counts, coverage) for column in without.T])
+
+
+# ---------------------------------------------------------------------------------------------
+# Estimators
+
+# Of all that NadarayaWatsonRegressor can be.
+CONFIGURATIONS = {
+    "means": {},
+    "lines": {"degree": 1},
+    "radii of queries": {"adaptive": "query", "n_neighbors": 5},
+    "radii of keys": {"adaptive": "key", "n_neighbors": 5},
+    "lines, radii of queries": {"degree": 1, "adaptive": "query", "n_neighbors": 7},
+    "lines, radii of keys": {"degree": 1, "adaptive": "key", "n_neighbors": 7},
+}
+
+
+def inferred(model, X, coverage=0.8):
+    """Results of all methods at some queries, in units of the targets, by name."""
+    mean, std = model.predict(X, return_std=True)
+    results = {
+        "mean": mean,
+        "std": std,
+        "local std": model.predict(X, return_std="local")[1],
+        "quantiles": model.predict_quantiles(X, [0.0, 0.1, 0.5, 0.9, 1.0]),
+        "interval": model.predict_interval(X, coverage),
+        "local interval": model.predict_interval(X, coverage, local=True),
+    }
+    if model._smoother.degree or model._smoother.kernel.has_slope:
+        results["gradient"] = model.predict_gradient(X)
+    return results
+
+
+def everything(model, X, coverage=0.8):
+    """Results of all methods at some queries, by name."""
+    told = model.explain(X, top_k=3)
+    return inferred(model, X, coverage) | {
+        "weights": model.attention_weights(X),
+        "neighbors": model.effective_neighbors(X),
+        "rows": told.rows,
+        "told weights": told.weights,
+        "differences": told.differences,
+    }
+
+
+def assert_same(found, expected, rtol=0.0, atol=0.0):
+    """Results by name are equal, bit for bit by default."""
+    for name, result in found.items():
+        assert_allclose(result, expected[name], rtol=rtol, atol=atol, err_msg=name)
