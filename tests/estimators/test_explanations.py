@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
+from definitions import attention_of, attention_weights, lines
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skattn import NadarayaWatsonRegressor

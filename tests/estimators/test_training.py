@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from definitions import everything
+from definitions import assert_same, everything
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
