@@ -48,6 +48,7 @@ ALONE = {"inspection", "datasets", "_sklearn", "kernels"}
 RESERVED = {
     "torch": (
         "skattn.kernels",
+        "skattn._geometry.distances",
         "skattn._attention.engines.tensor",
         "skattn.variants",
         "skattn._learning",

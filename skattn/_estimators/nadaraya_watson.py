@@ -232,7 +232,7 @@ class NadarayaWatsonRegressor(AttentionRegressor):
             "array-like",
             StrOptions({*CRITERIA, *RULES}),
         ],
-        "kernel": [StrOptions(set(KERNELS)), callable],
+        "kernel": [StrOptions(KERNELS.keys()), callable],
         "degree": [Options(Integral, {0, 1})],
         "anisotropic": ["boolean"],
         "adaptive": [StrOptions({"query", "key"}), None],

@@ -232,7 +232,9 @@ def tensor_differences(queries: Tensor, keys: Tensor) -> Tensor:
 
 
 def tensor_from_nearest(queries: Tensor, keys: Tensor, seen: Tensor | None) -> Tensor:
-    """Squared distances of tensors, whose excess over the nearest keeps its digits at any distance.
+    """Squared distances of tensors by one product, that of the nearest key from differences.
+
+    Their error is a rounding error of the distance itself, not of the distance to the origin.
 
     Parameters
     ----------
@@ -243,7 +245,7 @@ def tensor_from_nearest(queries: Tensor, keys: Tensor, seen: Tensor | None) -> T
     """
     import torch
 
-    # half of |q - k|^2 - |q|^2: without |q|^2, digits survive
+    # half of |q - k|^2 - |q|^2: without |q|^2, digits survive at any distance
     lengths = keys.square().sum(dim=-1)
     half = torch.baddbmm(0.5 * lengths[:, None, :], queries, keys.mT, alpha=-1.0)
     if seen is not None:

@@ -46,6 +46,10 @@ def attend_kernel(
     need_weights: bool,
 ) -> Attended:
     """Attend with a kernel of the distance; parameters and returns as for `attend`."""
+    if bool(coordinates.inverse.isnan().any()):
+        shape = *lead_shape(coordinates.queries, coordinates.keys, values), coordinates.n_queries
+        nothing = values.new_full((*shape, coordinates.keys.shape[-2]), torch.nan)
+        return weigh(nothing + coordinates.inverse.sum(), values, 0.0, need_weights)
     if not (kernel.is_exponential and kernel.rate == -0.5):
         return attend(Radial(kernel), coordinates.scaled(), values, pattern, dropout, need_weights)
     size = coordinates.size + 1

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
+
+# Largest coordinate, in bandwidths, whose square is far from overflow.
+_LARGEST = {torch.float32: 1e15, torch.float64: 1e100}
+# Log-bandwidths below act as these, whose inverse does not overflow.
+_NARROWEST = {torch.float32: -80.0, torch.float64: -600.0}
+
+
+def inverse_bandwidth(log_bandwidth: Tensor, dtype: torch.dtype) -> Tensor:
+    """One over the bandwidth in some dtype, finite however narrow it is."""
+    return torch.exp(-log_bandwidth.to(dtype).clamp(min=_NARROWEST[dtype]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -14,7 +25,8 @@ class Coordinates:
     """Queries and keys (..., n, n_features), and the origin and unit of their coordinates.
 
     The center (..., 1, n_features) is subtracted from both, so that no digits are lost far from the
-    origin; `inverse` is one over the bandwidth, of any shape that broadcasts.
+    origin; `inverse` is one over the bandwidth, of any shape that broadcasts. Bandwidths at which
+    squared distances would overflow act as wider ones: all weight goes to the nearest key.
     """
 
     queries: Tensor
@@ -27,9 +39,25 @@ class Coordinates:
         """Number of coordinates."""
         return self.keys.shape[-1]
 
+    @property
+    def n_queries(self) -> int:
+        """Number of queries."""
+        return self.queries.shape[-2]
+
     def scaled(self) -> tuple[Tensor, Tensor]:
         """Centred queries and keys in bandwidths."""
-        return (self.queries - self.center) * self.inverse, (self.keys - self.center) * self.inverse
+        inverse = self._bounded_inverse()
+        return (self.queries - self.center) * inverse, (self.keys - self.center) * inverse
+
+    def _bounded_inverse(self) -> Tensor:
+        """Inverse bandwidths at which coordinates stay far below where squares overflow."""
+        largest = _LARGEST[self.keys.dtype]
+        if self.inverse.numel() == 0 or not bool((self.inverse > largest**0.5).any()):
+            return self.inverse
+        rows = (self.queries.detach() - self.center, self.keys.detach() - self.center)
+        reach = [each.abs().amax(dim=-2, keepdim=True) for each in rows if each.shape[-2]]
+        farthest = functools.reduce(torch.maximum, reach)
+        return torch.minimum(self.inverse, largest / farthest.clamp(min=1.0 / largest))
 
     def folded(self, n_columns: int) -> tuple[Tensor, Tensor]:
         """Queries and keys (..., n, n_columns) whose products are log-weights of the Gaussian.
@@ -39,7 +67,7 @@ class Coordinates:
         """
         wide = torch.broadcast_shapes(self.queries.shape, self.center.shape)
         queries = self.queries.expand(wide)
-        return _Fold.apply(queries, self.keys, self.center, self.inverse, n_columns)
+        return _Fold.apply(queries, self.keys, self.center, self._bounded_inverse(), n_columns)
 
 
 class _Fold(torch.autograd.Function):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from skattn.kernels import KERNELS, Kernel
 from skattn.nn._attend import lead_shape
-from skattn.nn._mask import Mask, Pattern, fit_mask, present_keys
+from skattn.nn._mask import Mask, Pattern, fit_mask, visible_keys
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,8 @@ class Inputs:
     """Queries, keys, values and mask of one call.
 
     Tensors have one dtype, that of the output, and shape (..., n, n_columns). Keys and values that
-    are padding, where `present` (..., n_keys) is False, are zero.
+    no query sees, where `present` (..., n_keys) is False, are zero, and so are entries that are not
+    finite: `spoilt` tells which outputs and weights they spoil.
     """
 
     queries: Tensor
@@ -30,6 +31,7 @@ class Inputs:
     present: Tensor | None
     pattern: Pattern
     dtype: torch.dtype
+    spoilt: Spoilt | None
 
     def computed_in(self, dtype: torch.dtype) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values in another dtype."""
@@ -41,7 +43,7 @@ class Inputs:
         return torch.promote_types(self.queries.dtype, torch.float32)
 
     def center(self, keys: Tensor) -> Tensor:
-        """Mean of the keys that are no padding, (..., 1, n_features), without a gradient."""
+        """Mean of the keys that some query sees, (..., 1, n_features), without a gradient."""
         keys = keys.detach()
         if self.present is None:
             return keys.sum(dim=-2, keepdim=True) / max(1, keys.shape[-2])
@@ -63,12 +65,44 @@ def read_inputs(
     lead = lead_shape(queries, keys, values)
     n_queries, n_keys = queries.shape[-2], keys.shape[-2]
     mask = mask if isinstance(mask, Mask) else Mask() if mask is None else Mask(allowed=mask)
-    pattern, present = fit_mask(mask, n_queries, n_keys, lead), present_keys(mask, n_keys)
+    pattern, present = fit_mask(mask, n_queries, n_keys, lead), visible_keys(mask, n_keys)
     dtype = torch.promote_types(queries.dtype, torch.promote_types(keys.dtype, values.dtype))
     if present is not None:
         padding = ~present[..., None].to(keys.device)
         keys, values = keys.masked_fill(padding, 0.0), values.masked_fill(padding, 0.0)
-    return Inputs(queries.to(dtype), keys.to(dtype), values.to(dtype), present, pattern, dtype)
+    tensors = queries.to(dtype), keys.to(dtype), values.to(dtype)
+    spoilt = None
+    wide = torch.promote_types(dtype, torch.float32)
+    if not math.isfinite(sum(float(each.detach().sum(dtype=wide)) for each in tensors)):
+        spoilt = Spoilt.of(*tensors, pattern)
+        tensors = tuple(torch.where(each.isfinite(), each, 0.0) for each in tensors)  # type: ignore[assignment]
+    return Inputs(*tensors, present, pattern, dtype, spoilt)
+
+
+@dataclass(frozen=True, eq=False)
+class Spoilt:
+    """Factors of outputs and of weights, (..., n_queries, 1): NaN where a query sees what is NaN.
+
+    PyTorch's fused kernels return zeros there, and NaN where nothing is seen of it.
+    """
+
+    outputs: Tensor
+    weights: Tensor
+
+    @classmethod
+    def of(cls, queries: Tensor, keys: Tensor, values: Tensor, pattern: Pattern) -> Spoilt:
+        """Find queries that are not finite, and those that see such keys or values."""
+        is_bad = [~each.detach().isfinite().all(dim=-1) for each in (queries, keys, values)]
+        everything = slice(0, queries.shape[-2]), slice(0, keys.shape[-2])
+        allowed = pattern.block(*everything, queries.device)
+
+        def seen(bad: Tensor) -> Tensor:
+            pairs = bad[..., None, :] if allowed is None else bad[..., None, :] & allowed
+            return pairs.any(dim=-1)
+
+        by_features = is_bad[0] | seen(is_bad[1])
+        found = by_features | seen(is_bad[2]), by_features
+        return cls(*(torch.where(each, torch.nan, 1.0).to(queries)[..., None] for each in found))
 
 
 def _check_tensors(queries: Tensor, keys: Tensor, values: Tensor, same_features: bool) -> None:

@@ -60,6 +60,9 @@ class AttentionLayer(nn.Module):
         with full_precision(queries.device):
             dropout = self.dropout if self.training else 0.0
             output, weights = self._attend(inputs, dropout, need_weights)
+            if inputs.spoilt is not None:
+                output = output * inputs.spoilt.outputs
+                weights = None if weights is None else weights * inputs.spoilt.weights
         output = output.to(inputs.dtype)
         return output if weights is None else (output, weights)
 

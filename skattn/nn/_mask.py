@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-__all__ = ["Mask", "Pattern", "fit_mask", "present_keys"]
+__all__ = ["Mask", "Pattern", "fit_mask", "visible_keys"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,6 +85,17 @@ def present_keys(mask: Mask, n_keys: int) -> Tensor | None:
         return mask.keys
     first = torch.arange(n_keys, device=mask.lengths.device) < mask.lengths[..., None]
     return first if mask.keys is None else first & mask.keys
+
+
+def visible_keys(mask: Mask, n_keys: int) -> Tensor | None:
+    """Keys that some query may see, positions apart, (..., n_keys); None if all."""
+    present = present_keys(mask, n_keys)
+    if mask.allowed is None or mask.allowed.shape[-1] != n_keys:
+        return present
+    seen = mask.allowed.any(dim=-2)
+    if bool(seen.all()):
+        return present
+    return seen if present is None else seen & present.to(seen.device)
 
 
 def fit_mask(mask: Mask, n_queries: int, n_keys: int, lead: Sequence[int]) -> Pattern:

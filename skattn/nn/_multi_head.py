@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
-from skattn.nn._coordinates import Coordinates
+from skattn.nn._coordinates import Coordinates, inverse_bandwidth
 from skattn.nn._inputs import (
     Inputs,
     check_count,
@@ -171,7 +171,7 @@ class MultiHeadKernelAttention(AttentionLayer):
         projection = self.projection.to(keys.dtype)
         norm = torch.linalg.vector_norm(projection, dim=(1, 2), keepdim=True)
         maps = projection * (projection.shape[2] ** 0.5 / norm)
-        inverse = torch.exp(-self.log_bandwidth.to(keys.dtype))[:, None, None]
+        inverse = inverse_bandwidth(self.log_bandwidth, keys.dtype)[:, None, None]
         rows = [(each - center)[..., None, :, :] @ maps for each in (queries, keys)]
         return Coordinates(rows[0], rows[1], keys.new_zeros(1, 1), inverse)
 

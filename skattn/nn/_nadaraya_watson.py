@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from skattn.nn._attend import Attended, attend_kernel
-from skattn.nn._coordinates import Coordinates
+from skattn.nn._coordinates import Coordinates, inverse_bandwidth
 from skattn.nn._inputs import Inputs, describe, differentiable_kernel, log_bandwidths
 from skattn.nn._layer import AttentionLayer
 
@@ -127,7 +127,7 @@ class NadarayaWatsonAttention(AttentionLayer):
 
     def _attend(self, inputs: Inputs, dropout: float, need_weights: bool) -> Attended:
         queries, keys, values = inputs.computed_in(inputs.precise)
-        inverse = torch.exp(-self.log_bandwidth.to(keys.dtype))
+        inverse = inverse_bandwidth(self.log_bandwidth, keys.dtype)
         where = Coordinates(queries, keys, inputs.center(keys), inverse)
         return attend_kernel(self.kernel, where, values, inputs.pattern, dropout, need_weights)
 

@@ -90,7 +90,7 @@ def test_a_kink_at_zero_is_noticed():
 
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_canonical_bandwidth_is_derived(name):
-    derived = Kernel.__dict__["canonical_bandwidth"].func(KERNELS[name])
+    derived = Kernel.__dict__["canonical_bandwidth"].fget(KERNELS[name])
     assert_allclose(derived, KERNELS[name].canonical_bandwidth, rtol=1e-6)
 
 
