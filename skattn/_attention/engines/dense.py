@@ -199,7 +199,8 @@ def _inside(
     outside, nearest = np.zeros(len(total), dtype=bool), np.full(len(total), np.inf)
     shift, total, sums = (np.asarray(part, np.float64) for part in (shift, total, sums))
     squares = None if squares is None else squares.astype(np.float64)
-    return Moments(shift, total, sums, own, outside, nearest, None, squares, slopes)
+    fixed = None if slopes is None else np.zeros(slopes[:, 0].shape)
+    return Moments(shift, total, sums, own, outside, nearest, None, squares, slopes, fixed)
 
 
 class _RowSums:
