@@ -33,7 +33,8 @@ def descend(session: Session) -> Learned:
 
     unbounded = Bounds(np.full_like(start, -np.inf), np.full_like(start, np.inf))
     task = Task(loss, start, unbounded, Monitor(notify=notify))
-    trained = plan.metric_solver.minimize(task)
+    with np.errstate(over="ignore", invalid="ignore"):  # of what diverges
+        trained = plan.metric_solver.minimize(task)
     if not np.isfinite([*trained.losses, *trained.parameters]).all():
         raise ValueError(
             f"solver={plan.metric_solver!r} diverged in step {len(trained.losses) - 1}. Use a "
