@@ -14,7 +14,7 @@ from skattn._attention import Products, slices
 from skattn._geometry.distances import tensor_expansion
 from skattn._learning.design import Problem
 from skattn._learning.metrics import Metric
-from skattn._smoother.local_linear import central_moments
+from skattn._smoother.local_linear import central_moments, pair_places
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -43,6 +43,7 @@ class LeaveOneOut:
             self.regressors = tensor(problem.regressors)
             center = np.zeros(problem.regressors.shape[1])
             self.columns = tensor(Products(problem.values, problem.regressors).columns(center))
+            self.places = torch.as_tensor(pair_places(len(center)), device=device)
         self._divide(queries)
 
     def _divide(self, queries: Indices) -> None:
@@ -163,8 +164,8 @@ class Fit:
         if self.regressors is None:
             self.mean_value = sums
             return
-        moments = central_moments(sums, self.regressors.shape[1])
-        self.mean_value, self.center, self.covariance, self.cross_covariance, _ = moments
+        moments = central_moments(sums, self.regressors.shape[1], block.keys.places)
+        self.mean_value, self.center, self.covariance, self.cross_covariance = moments
 
     def solve(self, ridge: float) -> Tensor:
         """Fit means or lines; return the errors, (n_queries, n_outputs), NaN where singular."""
