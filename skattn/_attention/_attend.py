@@ -73,8 +73,9 @@ def attend_blocks(
 ) -> None:
     """Compute moments as `attend` does, and hand them over block by block of queries.
 
-    At least one key must stay for every query. `receive` is called from several threads, once for each block, so that what is read off the
-    moments is computed in threads too, and moments of many columns are never all in memory.
+    At least one key must stay for every query. `receive` is called from several threads, once for
+    each block, so that what is read off the moments is computed in threads too, and moments of many
+    columns are never all in memory.
     """
     engine = choose_engine(attention, products, want, resources.algorithm)
     prepared = engine.prepare(attention, products, want, resources)

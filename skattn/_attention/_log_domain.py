@@ -110,7 +110,7 @@ def _of_near_keys(attention: Attention) -> LogWeights:
     )
     reference, excess = excess_over_nearest(queries, keys, entries, candidates)
     nearest_squared = ((queries - keys[reference]) ** 2).sum(axis=1)
-    outside = np.isneginf(kernel.log_profile(nearest_squared))
+    outside = np.asarray(np.isneginf(kernel.log_profile(nearest_squared)))
     ties = excess <= rounding_of_excess(queries, keys, entries, candidates, reference)
     with np.errstate(invalid="ignore"):  # -inf - -inf outside the support, where ties decide
         decay = kernel.log_decay(nearest_squared[entries], excess)

@@ -8,7 +8,6 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skattn._attention import Head, Resources
 from skattn._geometry import Directions, Frame, Own, Table
-from skattn.kernels import KERNELS
 from skattn._smoother import (
     EqualGates,
     Keys,
@@ -25,6 +24,7 @@ from skattn._uncertainty.intervals import (
     local_means,
     weighted_quantiles,
 )
+from skattn.kernels import KERNELS
 
 N, RESOURCES = 60, Resources()
 BANDWIDTHS = [np.array([0.4, 1.1]), np.array([1.5, 0.3])]
