@@ -9,6 +9,7 @@ from skattn._attention._attention import Attention, Products
 from skattn._attention._log_domain import LogWeights, log_domain_weights, rows_at_a_time
 from skattn._attention._moments import Moments, Want, row_moments_exactly
 from skattn._attention._resources import Resources, slices
+from skattn._attention._row_sums import RowSums
 from skattn._attention.engines.engine import Engine, Prepared
 
 __all__ = ["Exact"]
@@ -38,6 +39,8 @@ class Exact(Engine):
         self, attention: Attention, products: Products, want: Want, resources: Resources
     ) -> Prepared:
         """Blocks of few queries, with all keys."""
+        if attention.has_scales or products.degree > 0:
+            return RowSums(attention, products, want, resources, row_moments_exactly)
         return _ExactSums(attention, products, want, resources)
 
 
@@ -55,13 +58,7 @@ class _ExactSums:
         found = log_domain_weights(attention)
         starts, values = found.starts, self.products.values
         total = np.add.reduceat(found.weights, starts)
-        center = None
-        if self.products.degree == 0:
-            sums = np.add.reduceat(found.weights[:, None] * values[found.keys], starts, axis=0)
-        else:
-            weights = found.dense(len(attention.keys)) / total[:, None]
-            sums, center = row_moments_exactly(weights, self.products)
-            sums = sums * total[:, None]
+        sums = np.add.reduceat(found.weights[:, None] * values[found.keys], starts, axis=0)
         own, retained = _own(attention, found)
         squares = None
         if self.want & Want.SQUARES:
@@ -74,7 +71,7 @@ class _ExactSums:
             slopes, shift_slopes = self._slopes(attention, found, sums / total[:, None], total)
         nearest = np.where(found.outside, found.nearest, np.inf)
         known = found.log_shift, total, sums, own, found.outside, nearest
-        return Moments(*known, center, squares, slopes, shift_slopes)
+        return Moments(*known, None, squares, slopes, shift_slopes)
 
     def _slopes(
         self, attention: Attention, found: LogWeights, mean: Array, total: Array
