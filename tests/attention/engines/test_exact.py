@@ -80,18 +80,17 @@ def test_tails_are_exact_at_any_distance(distance):
         assert_allclose(moments.sums / moments.total[:, None], [np.ravel(expected)], rtol=1e-10)
 
 
-@pytest.mark.parametrize(
-    "parameters",
-    [
-        {"bandwidth": 0.2},
-        {"bandwidth": 0.2, "degree": 1},
-        {"bandwidth": 1.0, "adaptive": "query", "n_neighbors": 5},
-        {"bandwidth": 1.0, "adaptive": "key", "n_neighbors": 5, "degree": 1},
-        {"bandwidth": 0.2, "kernel": lambda squared: -(squared**0.7)},
-        {"bandwidth": 0.2, "kernel": "tricube"},
-    ],
-    ids=str,
-)
+ESTIMATORS = {
+    "means": {"bandwidth": 0.2},
+    "lines": {"bandwidth": 0.2, "degree": 1},
+    "radii of queries": {"bandwidth": 1.0, "adaptive": "query", "n_neighbors": 5},
+    "lines, radii of keys": {"bandwidth": 1.0, "adaptive": "key", "n_neighbors": 5, "degree": 1},
+    "callable": {"bandwidth": 0.2, "kernel": lambda squared: -(squared**0.7)},
+    "compact": {"bandwidth": 0.2, "kernel": "tricube"},
+}
+
+
+@pytest.mark.parametrize("parameters", ESTIMATORS.values(), ids=ESTIMATORS)
 def test_estimators_infer_the_same_by_either_engine(parameters, wave):
     X, y = wave
     queries = np.linspace(-0.5, 1.5, 21)[:, None]
