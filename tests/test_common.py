@@ -16,8 +16,17 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
+from skattn import Linear, NadarayaWatsonRegressor, ParametricAttentionRegressor
 from skattn.kernels import KERNELS
+from skattn.solvers import LBFGS, Adam, GradientDescent
+from skattn.variants import (
+    Encoder,
+    FixedShare,
+    Mixture,
+    QueryScale,
+    RegionScale,
+    SampleReweighting,
+)
 
 
 class SquareRoot:
@@ -90,20 +99,21 @@ def learned():
     if importlib.util.find_spec("torch") is None:
         return
     yield ParametricAttentionRegressor()
-    yield ParametricAttentionRegressor("scalar", degree=0, kernel="gaussian", rank_features=False)
-    yield ParametricAttentionRegressor("feature", kernel="tricube", early_stopping=True)
-    yield ParametricAttentionRegressor("projection", degree=0, n_components=1, warm_start=True)
-    yield ParametricAttentionRegressor("feature", solver="lbfgs", kernel="laplace", n_jobs=2)
+    yield ParametricAttentionRegressor("scalar", degree=0, kernel="gaussian")
     yield ParametricAttentionRegressor(
-        "feature", solver="sgd", degree=0, rank_features=False, learning_rate_init=1e-3
+        "diagonal", kernel="tricube", validation_fraction=0.1, curvature=True
     )
-    yield ParametricAttentionRegressor("feature", modifier="sample", rank_features=False)
-    yield ParametricAttentionRegressor("feature", modifier="dynamic", degree=0, tol=1e-3)
-    yield ParametricAttentionRegressor(modifier="hierarchical", n_estimators=2)
-    yield ParametricAttentionRegressor("feature", n_heads=2, degree=0, rank_features=False)
-    quick = {"tol": 0.1, "n_iter_no_change": 2}
-    yield ParametricAttentionRegressor("scalar", mixture=True, dropout=0.2, **quick)
-    yield ParametricAttentionRegressor("feature", hidden_layer_sizes=(4,), **quick)
+    yield ParametricAttentionRegressor(Linear(n_components=1, ranks=True), degree=0)
+    yield ParametricAttentionRegressor("diagonal", solver=LBFGS(50), kernel="laplace", n_jobs=2)
+    recipe = GradientDescent(learning_rate=1e-3)
+    yield ParametricAttentionRegressor("diagonal", solver=recipe, degree=0, init=1.0, alpha=0)
+    yield ParametricAttentionRegressor("diagonal", variant=SampleReweighting())
+    yield ParametricAttentionRegressor("diagonal", variant=QueryScale(), degree=0)
+    yield ParametricAttentionRegressor(variant=RegionScale(), n_estimators=2)
+    yield ParametricAttentionRegressor("diagonal", variant=Mixture(), degree=0)
+    quick = Adam(learning_rate=0.003, patience=2, tol=0.1)
+    yield ParametricAttentionRegressor("scalar", variant=FixedShare(), solver=quick)
+    yield ParametricAttentionRegressor("diagonal", variant=Encoder(4, dropout=0.2), solver=quick)
 
 
 LEARNED = list(learned())

@@ -580,8 +580,8 @@ def test_variants_change_predictions(name):
 @pytest.mark.parametrize("degree", [0, 1])
 def test_dropout_learns_another_network(degree):
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (150, 2))
-    y = np.sin(4.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(150)
+    X = rng.uniform(-1.0, 1.0, (250, 2))
+    y = np.sin(6.0 * X[:, 0]) * np.sin(6.0 * X[:, 1]) + 0.05 * rng.standard_normal(250)
     solver = Adam(learning_rate=0.02, batch_size=50, max_iter=30)
     networks = [Encoder(8, dropout) for dropout in (0.0, 0.5, 0.9)]
     models = [fitted(X, y, degree=degree, variant=each, solver=solver) for each in networks]
