@@ -103,7 +103,7 @@ def learned():
     yield ParametricAttentionRegressor(
         "diagonal", kernel="tricube", validation_fraction=0.1, curvature=True
     )
-    yield ParametricAttentionRegressor(Linear(n_components=1, ranks=True), degree=0)
+    yield ParametricAttentionRegressor(Linear(n_components=1))
     yield ParametricAttentionRegressor("diagonal", solver=LBFGS(50), kernel="laplace", n_jobs=2)
     recipe = GradientDescent(learning_rate=1e-3)
     yield ParametricAttentionRegressor("diagonal", solver=recipe, degree=0, init=1.0, alpha=0)
