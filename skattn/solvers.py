@@ -8,54 +8,29 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
-from skattn._optimize.first_order import Batches, adam, gradient_descent, lbfgs
+from skattn._optimize.first_order import adam, gradient_descent, lbfgs
 from skattn._optimize.gauss_newton import gauss_newton
-from skattn._optimize.monitor import Bounds, Loss, Monitor, Trained
+from skattn._optimize.monitor import Task, Trained
 from skattn._sklearn import Interval
 
 __all__ = ["LBFGS", "Adam", "GaussNewton", "GradientDescent", "Solver"]
 
-_POSITIVE = Interval(Real, 0, None, closed="neither")
-_NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
-_COUNT = Interval(Integral, 1, None, closed="left")
+_POSITIVE = [Interval(Real, 0, None, closed="neither")]
+_NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
+_COUNT = [Interval(Integral, 1, None, closed="left")]
 
 
 class Solver(BaseEstimator):
-    """Base class of solvers.
-
-    A solver has parameters, `max_iter` among them, and `minimize`.
-    """
+    """Base class of solvers, which have parameters, `max_iter` among them, and `minimize`."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
     #: Steps without a better score at validation rows, after which training stops.
     patience = 10
 
-    def minimize(
-        self, loss: Loss, start: NDArray[Any], bounds: Bounds, monitor: Monitor, seed: int
-    ) -> Trained:
-        """Minimise a loss.
-
-        Parameters
-        ----------
-        loss : Loss
-            Function of parameters; returns its value, gradient and Hessian.
-        start : ndarray of shape (n_parameters,)
-            First parameters.
-        bounds : Bounds
-            Bounds of the parameters.
-        monitor : Monitor
-            Sees the start and every step, and says when to stop.
-        seed : int
-            Seed of whatever is drawn.
-
-        Returns
-        -------
-        Trained
-            The best parameters, and how they were reached.
-        """
+    def minimize(self, task: Task) -> Trained:
+        """Minimise a loss: the task names it, a start, bounds, a monitor and a seed."""
         raise NotImplementedError(f"{type(self).__name__} defines no minimize.")
 
 
@@ -73,17 +48,15 @@ class GaussNewton(Solver):
         Training has converged when a step lowers the loss by less.
     """
 
-    _parameter_constraints: ClassVar = {"max_iter": [_COUNT], "tol": [_NOT_NEGATIVE]}
+    _parameter_constraints: ClassVar = {"max_iter": _COUNT, "tol": _NOT_NEGATIVE}
 
     def __init__(self, max_iter=100, tol=1e-4):  # type: ignore[no-untyped-def]
         self.max_iter = max_iter
         self.tol = tol
 
-    def minimize(
-        self, loss: Loss, start: NDArray[Any], bounds: Bounds, monitor: Monitor, seed: int
-    ) -> Trained:
-        """Minimise a loss; parameters as for :meth:`Solver.minimize`."""
-        return gauss_newton(loss, start, bounds, self.tol, self.max_iter, monitor)
+    def minimize(self, task: Task) -> Trained:
+        """Minimise a loss."""
+        return gauss_newton(task, self.tol, self.max_iter)
 
 
 class LBFGS(Solver):
@@ -98,17 +71,15 @@ class LBFGS(Solver):
         is above 1.
     """
 
-    _parameter_constraints: ClassVar = {"max_iter": [_COUNT], "tol": [_NOT_NEGATIVE]}
+    _parameter_constraints: ClassVar = {"max_iter": _COUNT, "tol": _NOT_NEGATIVE}
 
     def __init__(self, max_iter=100, tol=1e-4):  # type: ignore[no-untyped-def]
         self.max_iter = max_iter
         self.tol = tol
 
-    def minimize(
-        self, loss: Loss, start: NDArray[Any], bounds: Bounds, monitor: Monitor, seed: int
-    ) -> Trained:
-        """Minimise a loss; parameters as for :meth:`Solver.minimize`."""
-        return lbfgs(loss, start, bounds, self.tol, self.max_iter, monitor)
+    def minimize(self, task: Task) -> Trained:
+        """Minimise a loss."""
+        return lbfgs(task, self.tol, self.max_iter)
 
 
 class Adam(Solver):
@@ -117,7 +88,7 @@ class Adam(Solver):
     Parameters
     ----------
     learning_rate : float, default=0.05
-        Length of a step in each parameter. 0.003 for networks.
+        Length of a step in each parameter; 0.003 suits networks.
     batch_size : int, default=200
         Number of queries at a time.
     max_iter : int, default=100
@@ -130,11 +101,11 @@ class Adam(Solver):
     """
 
     _parameter_constraints: ClassVar = {
-        "learning_rate": [_POSITIVE],
-        "batch_size": [_COUNT],
-        "max_iter": [_COUNT],
-        "patience": [_COUNT],
-        "tol": [_NOT_NEGATIVE],
+        "learning_rate": _POSITIVE,
+        "batch_size": _COUNT,
+        "max_iter": _COUNT,
+        "patience": _COUNT,
+        "tol": _NOT_NEGATIVE,
     }
 
     def __init__(self, learning_rate=0.05, batch_size=200, max_iter=100, patience=10, tol=1e-4):  # type: ignore[no-untyped-def]
@@ -144,12 +115,10 @@ class Adam(Solver):
         self.patience = patience
         self.tol = tol
 
-    def minimize(
-        self, loss: Loss, start: NDArray[Any], bounds: Bounds, monitor: Monitor, seed: int
-    ) -> Trained:
-        """Minimise a loss; parameters as for :meth:`Solver.minimize`."""
-        batches = Batches(self.batch_size, self.learning_rate, self.patience, seed)
-        return adam(loss, start, bounds, self.tol, self.max_iter, monitor, batches)
+    def minimize(self, task: Task) -> Trained:
+        """Minimise a loss."""
+        epochs = self.batch_size, self.max_iter, self.patience
+        return adam(task, self.tol, self.learning_rate, *epochs)
 
 
 class GradientDescent(Solver):
@@ -177,26 +146,20 @@ class GradientDescent(Solver):
     >>> from skattn.datasets import make_power_sine
     >>> from skattn.solvers import GradientDescent
     >>> X, y = make_power_sine(50, random_state=0)
+    >>> recipe = GradientDescent(learning_rate=0.5, max_iter=5)
     >>> model = ParametricAttentionRegressor(
-    ...     metric="scalar",
-    ...     kernel="gaussian",
-    ...     degree=0,
-    ...     init=1.0,
-    ...     alpha=0,
-    ...     solver=GradientDescent(learning_rate=0.5, max_iter=5),
+    ...     "scalar", kernel="gaussian", degree=0, init=1.0, alpha=0, solver=recipe
     ... )
     >>> model.fit(X, y).n_iter_
     5
     """
 
-    _parameter_constraints: ClassVar = {"learning_rate": [_POSITIVE], "max_iter": [_COUNT]}
+    _parameter_constraints: ClassVar = {"learning_rate": _POSITIVE, "max_iter": _COUNT}
 
     def __init__(self, learning_rate=0.5, max_iter=5):  # type: ignore[no-untyped-def]
         self.learning_rate = learning_rate
         self.max_iter = max_iter
 
-    def minimize(
-        self, loss: Loss, start: NDArray[Any], bounds: Bounds, monitor: Monitor, seed: int
-    ) -> Trained:
-        """Take the steps; parameters as for :meth:`Solver.minimize`."""
-        return gradient_descent(loss, start, self.learning_rate, self.max_iter, monitor)
+    def minimize(self, task: Task) -> Trained:
+        """Take the steps."""
+        return gradient_descent(task, self.learning_rate, self.max_iter)

@@ -16,7 +16,7 @@ from sklearn.utils.estimator_checks import (
     parametrize_with_checks,
 )
 
-from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
+from skattn import Linear, NadarayaWatsonRegressor, ParametricAttentionRegressor
 from skattn.kernels import KERNELS
 
 
@@ -51,7 +51,7 @@ def covering():
             kernel=kernel,
             bandwidth=BANDWIDTHS[i % 3],
             extrapolation="nearest" if bounded else POLICIES[i % 2],
-            algorithm=("auto", "dense")[i % 2],
+            algorithm=("auto", "dense", "exact")[i % 3],
             n_jobs=(None, 2)[i // 2 % 2],
         )
     yield NadarayaWatsonRegressor(kernel="epanechnikov", bandwidth=4.0, extrapolation="raise")
@@ -89,21 +89,24 @@ def learned():
     """Metrics, solvers and options of learned attention, where there is PyTorch to learn with."""
     if importlib.util.find_spec("torch") is None:
         return
+    from skattn import solvers, variants
+
     yield ParametricAttentionRegressor()
-    yield ParametricAttentionRegressor("scalar", degree=0, kernel="gaussian", rank_features=False)
-    yield ParametricAttentionRegressor("feature", kernel="tricube", early_stopping=True)
-    yield ParametricAttentionRegressor("projection", degree=0, n_components=1, warm_start=True)
-    yield ParametricAttentionRegressor("feature", solver="lbfgs", kernel="laplace", n_jobs=2)
+    yield ParametricAttentionRegressor("scalar", degree=0, kernel="gaussian", algorithm="exact")
+    yield ParametricAttentionRegressor("diagonal", kernel="tricube", validation_fraction=0.1)
+    yield ParametricAttentionRegressor(Linear(n_components=2, ranks=True), degree=0)
+    yield ParametricAttentionRegressor("diagonal", solver="lbfgs", kernel="laplace", n_jobs=2)
     yield ParametricAttentionRegressor(
-        "feature", solver="sgd", degree=0, rank_features=False, learning_rate_init=1e-3
+        "diagonal", init=1.0, solver=solvers.GradientDescent(1e-3), degree=0, alpha=0.0
     )
-    yield ParametricAttentionRegressor("feature", modifier="sample", rank_features=False)
-    yield ParametricAttentionRegressor("feature", modifier="dynamic", degree=0, tol=1e-3)
-    yield ParametricAttentionRegressor(modifier="hierarchical", n_estimators=2)
-    yield ParametricAttentionRegressor("feature", n_heads=2, degree=0, rank_features=False)
-    quick = {"tol": 0.1, "n_iter_no_change": 2}
-    yield ParametricAttentionRegressor("scalar", mixture=True, dropout=0.2, **quick)
-    yield ParametricAttentionRegressor("feature", hidden_layer_sizes=(4,), **quick)
+    yield ParametricAttentionRegressor("diagonal", variant=variants.SampleReweighting())
+    yield ParametricAttentionRegressor("diagonal", variant=variants.QueryScale(), degree=0)
+    yield ParametricAttentionRegressor(variant=variants.RegionScale(), n_estimators=2)
+    yield ParametricAttentionRegressor("diagonal", variant=variants.Mixture(), degree=0)
+    quick = solvers.Adam(patience=2, tol=0.1)
+    yield ParametricAttentionRegressor("scalar", variant=variants.FixedShare(), solver=quick)
+    encoder = variants.Encoder(hidden_layer_sizes=(4,), dropout=0.2)
+    yield ParametricAttentionRegressor("diagonal", variant=encoder, solver=quick)
 
 
 LEARNED = list(learned())

@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
+from skattn.variants import Mixture
 
 NADARAYA_WATSON = {
     "default": NadarayaWatsonRegressor(),
@@ -26,9 +27,9 @@ NADARAYA_WATSON = {
 }
 LEARNED = {
     "learned": ParametricAttentionRegressor(),
-    "learned means": ParametricAttentionRegressor("feature", degree=0, rank_features=False),
-    "stopped early": ParametricAttentionRegressor(early_stopping=True, random_state=0),
-    "by sgd": ParametricAttentionRegressor(solver="sgd", degree=0, rank_features=False, max_iter=3),
+    "learned means": ParametricAttentionRegressor("diagonal", degree=0),
+    "stopped early": ParametricAttentionRegressor(validation_fraction=0.1, random_state=0),
+    "mixture": ParametricAttentionRegressor("diagonal", variant=Mixture(), degree=0),
 }
 CASES = {**NADARAYA_WATSON, **LEARNED}
 

@@ -9,9 +9,9 @@ import pytest
 
 from skattn import NadarayaWatsonRegressor
 from skattn._attention import Resources
-from skattn._bandwidth import spread
 from skattn._bandwidth._objective import Objective
-from skattn._geometry import Own
+from skattn._geometry.scaling import spread
+from skattn._geometry.training_set import Exclusion
 from skattn.kernels import KERNELS
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -106,7 +106,7 @@ def _gradient(X, y, bandwidth, criterion):
         (X - X.mean(axis=0)) / scale,
         (y - y.mean())[:, None] / unit,
         np.ones(len(y)),
-        Own(rows, rows + 1, np.full(len(y), float(criterion != "loo"))),
+        Exclusion(rows, rows + 1, np.full(len(y), float(criterion != "loo"))),
         criterion,
         KERNELS["gaussian"],
         float(len(y)),

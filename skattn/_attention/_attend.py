@@ -12,6 +12,7 @@ the sums; how they are computed is the engines' business and changes nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ def attend(
     Parameters
     ----------
     attention : Attention
-        What weight each key has; at least one key must stay for every query.
+        What weight each key has. Sums of queries that must not see any key are 0.
     products : Products
         Columns to be summed.
     want : Want, default=Want.SUMS
@@ -50,6 +51,10 @@ def attend(
     -------
     Moments
     """
+    if attention.excluded is not None:
+        alone = attention.excluded.covers(len(attention.keys))
+        if alone.any():
+            return _with_nothing(attention, products, want, resources, alone)
     blocks: dict[int, Moments] = {}
 
     def receive(queries: slice, moments: Moments) -> None:
@@ -68,15 +73,16 @@ def attend_blocks(
 ) -> None:
     """Compute moments as `attend` does, and hand them over block by block of queries.
 
-    `receive` is called from several threads, once for each block, so that what is read off the
-    moments is computed in threads too, and moments of many columns are never all in memory.
+    At least one key must stay for every query. `receive` is called from several threads, once for
+    each block, so that what is read off the moments is computed in threads too, and moments of many
+    columns are never all in memory.
     """
     engine = choose_engine(attention, products, want, resources.algorithm)
     prepared = engine.prepare(attention, products, want, resources)
 
     def run(blocks: Sequence[slice]) -> None:
         for queries in blocks:
-            moments = prepared.moments(queries)
+            moments = _absolute(prepared.moments(queries), attention)
             if moments.error is not None:
                 hard = np.flatnonzero(moments.error > _TOLERANCE)
                 if hard.size:
@@ -90,7 +96,48 @@ def attend_blocks(
 def attend_exactly(attention: Attention, products: Products, want: Want = Want.SUMS) -> Moments:
     """Moments of few queries without a loss, in one thread; parameters as for `attend`."""
     exact = ENGINES["exact"].prepare(attention, products, want, Resources())
-    return _joined([exact.moments(queries) for queries in exact.blocks])
+    return _absolute(_joined([exact.moments(queries) for queries in exact.blocks]), attention)
+
+
+def _with_nothing(
+    attention: Attention,
+    products: Products,
+    want: Want,
+    resources: Resources,
+    alone: NDArray[np.bool_],
+) -> Moments:
+    """Moments of queries of which some see no key."""
+    moments = _nothing(attention, products, want)
+    rest = np.flatnonzero(~alone)
+    if rest.size:
+        moments.write(rest, attend(attention.take(rest), products, want, resources))
+    return moments
+
+
+def _nothing(attention: Attention, products: Products, want: Want) -> Moments:
+    """Moments over no key."""
+    n, d = attention.queries.shape
+    n_outputs, zeros, has_slopes = products.values.shape[1], np.zeros, bool(want & Want.SLOPES)
+    regressors = products.regressors
+    return Moments(
+        zeros(n),
+        zeros(n),
+        zeros((n, products.n_columns)),
+        zeros(n),
+        np.ones(n, dtype=bool),
+        np.full(n, np.inf),
+        None if regressors is None else zeros((n, regressors.shape[1])),
+        zeros((n, n_outputs)) if want & Want.SQUARES else None,
+        zeros((n, 1 + n_outputs, d)) if has_slopes else None,
+        zeros((n, d)) if has_slopes else None,
+    )
+
+
+def _absolute(moments: Moments, attention: Attention) -> Moments:
+    """Moments whose shift refers to the log-weights as they were given."""
+    if attention.log_offset == 0.0:
+        return moments
+    return replace(moments, log_shift=moments.log_shift + attention.log_offset)
 
 
 def _joined(blocks: Sequence[Moments]) -> Moments:

@@ -49,11 +49,13 @@ class Attention:
     log_weights : ndarray of shape (n_keys,)
         Logarithms of the sample weights, finite; the largest is subtracted from all.
     excluded : Exclusion or None
-        Keys that each query must not see; at least one key must stay.
+        Keys that each query must not see.
     query_scale : ndarray of shape (n_queries,) or None
         Positive; distances of a query are divided by it.
     key_scale : KeyScale or None
         Radii of the keys. Not together with `query_scale`.
+    log_offset : float
+        Number that was subtracted from the log-weights as they were given.
     """
 
     queries: Array
@@ -63,11 +65,13 @@ class Attention:
     excluded: Exclusion | None = None
     query_scale: Array | None = None
     key_scale: KeyScale | None = None
+    log_offset: float = 0.0
 
     def __post_init__(self) -> None:
         """Subtract the largest log-weight, once for all sums."""
-        if (largest := self.log_weights.max()) != 0.0:
+        if (largest := float(self.log_weights.max())) != 0.0:
             object.__setattr__(self, "log_weights", self.log_weights - largest)
+            object.__setattr__(self, "log_offset", self.log_offset + largest)
 
     @property
     def has_scales(self) -> bool:
@@ -86,6 +90,24 @@ class Attention:
             queries=self.queries[queries],
             excluded=None if self.excluded is None else self.excluded.take(queries),
             query_scale=None if self.query_scale is None else self.query_scale[queries],
+        )
+
+    def over(self, keys: slice) -> Attention:
+        """Attention over some of the keys; moments over disjoint slices merge to those over all."""
+        excluded, scale = self.excluded, self.key_scale
+        if excluded is not None:  # ranges may begin before these keys, and end after them
+            start, stop = excluded.start - keys.start, excluded.stop - keys.start
+            excluded = Exclusion(start, stop, excluded.retained)
+        if scale is not None:
+            without = None if scale.without is None else scale.without[keys]
+            scale = KeyScale(scale.radius[keys], without)
+        return replace(
+            self,
+            keys=self.keys[keys],
+            log_weights=self.log_weights[keys],
+            excluded=excluded,
+            key_scale=scale,
+            log_offset=0.0,
         )
 
     def widened(self, multiple: float) -> Attention:
@@ -137,6 +159,11 @@ class Products:
         n_outputs = self.values.shape[1]
         d = 0 if self.regressors is None else self.regressors.shape[1]
         return n_outputs + d + d * (d + 1) // 2 + d * n_outputs
+
+    def over(self, keys: slice) -> Products:
+        """Products of some of the keys."""
+        regressors = None if self.regressors is None else self.regressors[keys]
+        return Products(self.values[keys], regressors)
 
     def columns(self, center: Array) -> Array:
         """All columns, (n_keys, n_columns), regressors centred at `center` (n_directions,)."""

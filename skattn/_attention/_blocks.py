@@ -14,6 +14,7 @@ from skattn._attention._attention import Attention
 from skattn._attention._kernel_blocks import KernelBlocks, ThreadMemory
 from skattn._attention._log_domain import log_domain_weights, rows_at_a_time, scaled_weights
 from skattn._attention._resources import Resources, run_blocks, slices
+from skattn._geometry.training_set import Exclusion
 
 __all__ = [
     "BlockReader",
@@ -22,6 +23,7 @@ __all__ = [
     "WeightReader",
     "queries_of_a_block",
     "read_blocks",
+    "squared_weights",
 ]
 
 Array = NDArray[np.float64]
@@ -142,6 +144,16 @@ def queries_of_a_block(attention: Attention) -> int:
     if attention.has_scales:
         return _QUERIES
     return int(np.clip(_BYTES // (8 * len(attention.keys)), _QUERIES, _MOST_QUERIES))
+
+
+def squared_weights(weights: Array, excluded: Exclusion | None) -> Array:
+    """Squares of a block of weights, in place; of keys in part retained, over what is retained."""
+    np.multiply(weights, weights, out=weights)
+    if excluded is not None:
+        rows, keys = excluded.entries(0, weights.shape[1])
+        retained = excluded.retained[rows]
+        weights[rows, keys] /= np.where(retained > 0.0, retained, 1.0)
+    return weights
 
 
 class WeightReader(Protocol):

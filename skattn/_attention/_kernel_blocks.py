@@ -35,6 +35,9 @@ class ThreadMemory:
         """Memory of at least so many bytes; valid until this thread asks again."""
         buffer: Buffer | None = getattr(self.local, "buffer", None)
         if buffer is None or buffer.size < size:
+            np.empty(
+                size, dtype=np.uint8
+            )  # once freed, the allocator keeps as much for what follows
             buffer = self.local.buffer = np.empty(size, dtype=np.uint8)
         return buffer
 

@@ -76,9 +76,32 @@ def log_domain_weights(attention: Attention) -> LogWeights:
     Time and memory O(n_queries * n_keys).
     """
     if attention.has_scales:
-        weights, log_shift, outside, nearest = scaled_weights(attention)
-        entries, candidates = np.nonzero(weights >= 0.0)
-        return LogWeights(entries, candidates, weights.ravel(), log_shift, outside, nearest)
+        return _of_all_pairs(*scaled_weights(attention))
+    if not attention.kernel.peaks_at_one:
+        return _of_any_shape(attention)
+    return _of_near_keys(attention)
+
+
+def _of_all_pairs(
+    weights: Array, log_shift: Array, outside: NDArray[np.bool_], nearest: Array
+) -> LogWeights:
+    entries, candidates = np.nonzero(weights >= 0.0)
+    return LogWeights(entries, candidates, weights.ravel(), log_shift, outside, nearest)
+
+
+def _of_any_shape(attention: Attention) -> LogWeights:
+    """Weights of a kernel whose largest log-weight may be anywhere."""
+    weights, log_shift, outside, nearest = scaled_weights(attention)
+    far = np.flatnonzero(outside)
+    if far.size:  # where ties are told apart at any distance
+        near = _of_near_keys(attention.take(far))
+        weights[far], log_shift[far] = near.dense(weights.shape[1]), near.log_shift
+        nearest[far] = near.nearest
+    return _of_all_pairs(weights, log_shift, outside, nearest)
+
+
+def _of_near_keys(attention: Attention) -> LogWeights:
+    """Weights of the keys near enough to the nearest one to count."""
     log_weights = _kept_log_weights(attention)
     kernel, queries, keys = attention.kernel, attention.queries, attention.keys
     margin = _MARGIN + np.log(len(keys)) - float(attention.log_weights.min())
@@ -87,7 +110,7 @@ def log_domain_weights(attention: Attention) -> LogWeights:
     )
     reference, excess = excess_over_nearest(queries, keys, entries, candidates)
     nearest_squared = ((queries - keys[reference]) ** 2).sum(axis=1)
-    outside = np.isneginf(kernel.log_profile(nearest_squared))
+    outside = np.asarray(np.isneginf(kernel.log_profile(nearest_squared)))
     ties = excess <= rounding_of_excess(queries, keys, entries, candidates, reference)
     with np.errstate(invalid="ignore"):  # -inf - -inf outside the support, where ties decide
         decay = kernel.log_decay(nearest_squared[entries], excess)
@@ -140,7 +163,8 @@ def scaled_weights(attention: Attention) -> tuple[Array, Array, NDArray[np.bool_
     logits = attention.kernel.log_profile(squared)
     logits += log_weights
     shift = logits.max(axis=1)
-    outside, nearest = np.isneginf(shift), np.full(len(shift), np.inf)
+    outside = np.asarray(np.isneginf(shift))
+    nearest = np.full(len(shift), np.inf)
     if outside.any():
         hidden = np.isneginf(log_weights[outside])
         squared = np.where(hidden, np.inf, squared[outside])

@@ -58,7 +58,10 @@ class Moments:
     squares : ndarray of shape (n_queries, n_outputs) or None
         Sums of squared weights times values.
     slopes : ndarray of shape (n_queries, 1 + n_outputs, n_features) or None
-        Derivatives of the total, then of the sums of values, in log-bandwidths, at fixed shift.
+        Derivatives of the total, then of the sums of values, in log-bandwidths, while the shift
+        changes by `shift_slopes`.
+    shift_slopes : ndarray of shape (n_queries, n_features) or None
+        Derivatives of the shift in log-bandwidths; far away, those of differences to it are small.
     error : ndarray of shape (n_queries,) or None
         Bound on the relative error of the sums; None where they are as exact as rounding allows.
     """
@@ -72,6 +75,7 @@ class Moments:
     center: Array | None = None
     squares: Array | None = None
     slopes: Array | None = None
+    shift_slopes: Array | None = None
     error: Array | None = None
 
     def take(self, queries: slice | NDArray[np.intp]) -> Moments:
@@ -100,6 +104,15 @@ class Moments:
         sums = np.hstack([values, once + move * total, twice, cross])
         return replace(self, sums=sums, center=center + np.zeros_like(move))
 
+    def with_shift_slopes(self, slopes: Array) -> Moments:
+        """Moments with other derivatives of the shift, (n_queries, n_features)."""
+        if self.shift_slopes is None or np.array_equal(self.shift_slopes, slopes):
+            return self
+        assert self.slopes is not None
+        sums = np.column_stack([self.total, self.sums])
+        moved = self.slopes + sums[:, :, None] * (self.shift_slopes - slopes)[:, None]
+        return replace(self, slopes=moved, shift_slopes=slopes)
+
     def parts(self) -> list[Any]:
         """All arrays, None where one was not asked for."""
         return [getattr(self, field.name) for field in fields(self)]
@@ -124,6 +137,10 @@ def merge(one: Moments, other: Moments) -> Moments:
     """
     if one.center is not None:
         other = other.recentered(one.center)
+    if one.shift_slopes is not None and other.shift_slopes is not None:
+        counts_more = (other.outside | (one.log_shift >= other.log_shift)) & ~one.outside
+        reference = np.where(counts_more[:, None], one.shift_slopes, other.shift_slopes)
+        one, other = one.with_shift_slopes(reference), other.with_shift_slopes(reference)
     left: Array | None = None
     right: Array | None = None
     shift, outside, nearest = one.log_shift, one.outside, one.nearest
@@ -151,6 +168,7 @@ def merge(one: Moments, other: Moments) -> Moments:
         one.center,
         added(one.squares, other.squares, 2),
         added(one.slopes, other.slopes),
+        one.shift_slopes,
         np.max(known, axis=0) if known else None,
     )
 

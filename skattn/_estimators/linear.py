@@ -37,6 +37,6 @@ class Linear(BaseEstimator):
         "ranks": ["boolean"],
     }
 
-    def __init__(self, n_components=None, ranks=False):  # type: ignore[no-untyped-def]
+    def __init__(self, n_components=None, ranks=False):
         self.n_components = n_components
         self.ranks = ranks

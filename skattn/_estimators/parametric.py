@@ -7,9 +7,8 @@ from numbers import Integral, Real
 import numpy as np
 from joblib import effective_n_jobs
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import Bunch
-from sklearn.utils.validation import check_is_fitted
 
+from skattn._estimators._learned import LearnedMixin
 from skattn._estimators._planning import SOLVERS, check_learnable, plan_of
 from skattn._estimators._regressor import COMMON_CONSTRAINTS, AttentionRegressor
 from skattn._estimators._training import (
@@ -19,19 +18,15 @@ from skattn._estimators._training import (
     warn_user,
 )
 from skattn._estimators.linear import Linear
-from skattn._estimators.nadaraya_watson import NadarayaWatsonRegressor
-from skattn._geometry.transforms import FeatureMap
 from skattn._sklearn import (
     CallbackSupportMixin,
     Interval,
     Options,
     Steps,
     StrOptions,
-    check_rows,
     fit_context,
     with_callbacks,
 )
-from skattn._smoother import component_weights
 from skattn.kernels import KERNELS
 from skattn.solvers import Solver
 from skattn.variants import Variant
@@ -39,7 +34,7 @@ from skattn.variants import Variant
 _LEARNABLE = {name for name, kernel in KERNELS.items() if kernel.has_slope}
 
 
-class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
+class ParametricAttentionRegressor(CallbackSupportMixin, LearnedMixin, AttentionRegressor):
     r"""Kernel regression whose attention weights are learned.
 
     The prediction at a query :math:`q` is a local line (`degree` 1) or a mean (`degree` 0) under
@@ -50,57 +45,49 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
         w_i(q) \propto s_i\, K(\|A (q - k_i)\|)
 
     of the training rows :math:`k_i`, with a linear map :math:`A` learned by minimising the
-    leave-one-out error: every row is predicted from all the others, never from itself. Derivatives
-    are in closed form, on tensors of PyTorch, and a few damped Gauss-Newton steps suffice. The
-    fitted estimator holds NumPy arrays only, and predicts without PyTorch.
-
-    A model that is named is exactly that model: ``metric="scalar", kernel="gaussian", degree=0``
-    is the textbook's one number w. Only "auto" adds ranks and curvature.
+    leave-one-out error: every row is predicted from all the others, never from itself. Training
+    runs on tensors of PyTorch, mostly in a few damped Gauss-Newton steps; the fitted estimator
+    holds NumPy arrays only. A model that is named is exactly that model: ``metric="scalar",
+    kernel="gaussian", degree=0`` is the textbook's one number w; only "auto" adds ranks and curves.
 
     Parameters
     ----------
     metric : {"auto", "scalar", "diagonal", "linear"} or :class:`Linear`, default="auto"
-        What :math:`A` is. "scalar" is one factor w for all standardised features, "diagonal" one
-        for each, "linear" any linear map, learned from the best "diagonal" one and shrunk towards
-        it. "auto" is linear for up to 20 features and diagonal for more, in the features and,
-        beside them, their ranks.
+        The map :math:`A`: one factor w for all standardised features, one for each, or any linear
+        map, learned from the best "diagonal" one. "auto" is linear for up to 20 features and
+        diagonal for more, in the features and, beside them, their ranks.
     variant : object of :mod:`skattn.variants`, default=None
         What is learned beside the metric: `SampleReweighting`, `QueryScale`, `RegionScale`,
-        `Mixture`, `FixedShare` or `Encoder`. The metric is learned alone first, as by
-        ``solver="auto"``.
+        `Mixture`, `FixedShare` or `Encoder`. It starts at the metric that "auto" solvers find.
     kernel : str, default="student"
         The profile :math:`K(u)`: "student", "gaussian", "laplace", "epanechnikov", "biweight",
         "triweight", "tricube", "triangular" or "cosine". The heavy tail of "student" leaves no
         empty neighbourhoods.
     degree : {0, 1}, default=1
         1 fits a line around each query, shrunk by a learned ridge: the most accurate choice. 0 is
-        the weighted mean: a convex combination of training targets, whose weights explain the
-        prediction exactly.
+        the weighted mean, whose weights explain the prediction exactly.
     curvature : "auto" or bool, default="auto"
-        Whether local lines may bend along one axis: the direction in which a rough metric, learned
-        from up to 300 queries, tells rows apart best. Along it, fits are parabolas. "auto" bends
-        them with ``metric="auto"`` and ``degree=1``; where 300 queries or more are left over, only
-        if these are predicted better.
+        Whether local lines are parabolas along one axis: the direction in which a rough metric,
+        learned from up to 300 queries, tells rows apart best. "auto" is for ``metric="auto"``,
+        ``degree=1``; where 300 queries or more are left over, only if these are predicted better.
     alpha : float, default=1.0
         Multiplies the penalty on what is learned: log-factors are shrunk towards their best common
         value, entries of a linear map towards the best diagonal one, a variant towards nothing
         changed. At 1, the penalty weighs as a single training row does.
     init : "loo" or float, default="loo"
-        Where training starts: "loo" is twice as wide as the best common factor of all features of a
-        grid, a positive number the factor of standardised features itself.
-    solver : {"auto", "gauss-newton", "lbfgs", "adam"} or object of :mod:`skattn.solvers`, \
-            default="auto"
+        Where training starts: twice as wide as the best common factor of all features of a grid, or
+        at this factor of standardised features.
+    solver : {"auto", "gauss-newton", "lbfgs", "adam"} or :mod:`skattn.solvers`, default="auto"
         How the loss is minimised; an object has limits and rates of its own. "auto" is
-        "gauss-newton" for metrics, "lbfgs" for variants and "adam" for encoders. `GradientDescent`
-        is the textbook's recipe, to the number.
+        "gauss-newton" for metrics, "lbfgs" for variants and "adam" for encoders.
+        `GradientDescent` is the textbook's recipe, to the number.
     validation_fraction : float, default=None
         Share of the queries that is kept out of the loss; training stops when they are predicted no
         better for 10 steps (the `patience` of "adam"), and the best step is kept. They remain keys,
         except for an encoder. None is no early stopping; for an encoder, 0.1.
     n_estimators : int, default=1
         How many models are averaged, each learned from 60 % of the training rows as queries, at
-        most 1000, drawn by `random_state`. All rows are keys of all. More accurate on most data,
-        in as many times the time.
+        most 1000, drawn by `random_state`. More accurate on most data, in as many times the time.
     extrapolation : {"nearest", "nan", "raise"}, default="nearest"
         What happens to queries outside every support of a compact kernel, as in
         :class:`NadarayaWatsonRegressor`; of several components or members, outside those of one
@@ -108,42 +95,31 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
     algorithm : str, default="auto"
         How predictions are computed, as in :class:`NadarayaWatsonRegressor`.
     device : str, default=None
-        Where training runs: "cpu", "cuda", "cuda:1", or "auto" for CUDA where there is one. None
-        is the CPU.
+        Where training runs: "cpu" (or None), "cuda", "cuda:1", or "auto" for CUDA where there is
+        one.
     n_jobs : int, default=None
         Number of threads, in prediction and, of more than 2000 rows, in training. None means 1
         unless in a :obj:`joblib.parallel_config` context, -1 means all processors.
     random_state : int, RandomState instance or None, default=None
         Which rows are held out, the queries of several members, the batches of "adam", what
-        `dropout` drops, and the first weights of networks. None draws anew, without moving NumPy's
-        global state.
+        `dropout` drops, and the first weights of networks. None draws anew.
 
     Attributes
     ----------
     w_ : ndarray of shape (n_features,)
         The factor of each feature, in its unit: the inverse of its bandwidth, 0 for constant
-        features. For a linear map, the norm of the feature's row of it. Where it depends on the
-        row, the root mean square over training rows; of several components or members, over them
-        by their shares.
+        features. For a linear map, the norm of the feature's row of it; where it depends on the
+        row, of several components or of members, a root mean square.
     bandwidth_ : ndarray of shape (n_features,)
         1 / `w_`.
     members_ : list of length `n_estimators`
-        What was learned, an object for each model with the attributes
-
-        projections, rank_weights : lists of ndarray
-            For each component, what features (n_features, n_coordinates) and their standardised
-            ranks (n_features,) are multiplied with; weights are functions of distances between the
-            results. Zeros without ranks.
-        shares : ndarray of shape (n_components,)
-            Mean share of each component over the training rows.
-        ridge : float
-            Shrinks the slopes of local lines, in standardised features; 0 at degree 0.
-        curvature_axis : ndarray of shape (n_features,)
-            The axis along which lines bend, of length one, in standardised features; zeros if none.
-        sample_factors : ndarray of shape (n_samples,)
-            What multiplies the weight of each training row; ones unless learned.
-        loss_curve, validation_scores, loo_score, holdout_score
-            As the following attributes.
+        What was learned, an object for each model. Its `projections` and `rank_weights` are lists
+        of what features (n_features, n_coordinates) and their standardised ranks (n_features,) are
+        multiplied with, for each component, and `shares` the mean shares of these. `ridge` shrinks
+        the slopes of lines and `curvature_axis` (n_features,) is the axis along which they bend,
+        both in standardised features; `sample_factors` (n_samples,) multiply the weights of the
+        training rows. What was not learned is 0, factors 1. `loss_curve`, `validation_scores`,
+        `loo_score` and `holdout_score` are as the following attributes.
     loss_curve_ : list of float
         The loss before the first step, and after each: the logarithm of the mean squared
         leave-one-out error of standardised targets (plus 1e-6), plus the penalty; for
@@ -154,12 +130,12 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
     n_iter_ : int
         Number of steps; the largest of several members.
     loo_score_ : float
-        R squared of the leave-one-out predictions of the queries of training, over the variance of
-        all targets. Optimistic: the model was chosen for it. Of several members, their mean.
+        R squared of the leave-one-out predictions of the queries of training. Optimistic: the model
+        was chosen for it. Of several members, their mean.
     holdout_score_ : float
         R squared of leave-one-out predictions of up to 1000 training rows that were no queries in
-        training; NaN where all were. For an encoder, rows that were no keys either. Of several
-        members, each row is predicted by those of which it was no query.
+        training (for an encoder, no keys either); NaN where all were. Of several members, each row
+        is predicted by those of which it was no query.
     device_ : str
         Where training ran.
     algorithm_ : str
@@ -177,9 +153,9 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
 
     Notes
     -----
-    Features and targets are standardised before training, so that their units do not matter. Of
-    more than 1000 training rows, 1000 are queries in training, evenly spaced in their sorted order;
-    all are keys. From more than 500 rows, single precision is used in training.
+    Features and targets are standardised before training. Of more than 1000 training rows, 1000
+    are queries in training, evenly spaced in their sorted order; all are keys. From more than 500
+    rows, single precision is used in training.
 
     The prior is a normal distribution of the log-factors around their best common value, with a
     standard deviation of 1 (1.4 at degree 0), of the logarithm of the ridge, with 1, and of the
@@ -194,8 +170,6 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
 
     Examples
     --------
-    The second feature counts linearly, the third one does not count:
-
     >>> import numpy as np
     >>> from skattn import ParametricAttentionRegressor
     >>> rng = np.random.default_rng(0)
@@ -204,8 +178,6 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
     >>> model = ParametricAttentionRegressor(metric="linear").fit(X, y)
     >>> model.predict([[0.3, 0.5, 0.0]]).round(1)
     array([1.4])
-    >>> bool(model.w_[0] > 2 * model.w_[2])
-    True
     """
 
     _parameter_constraints = {
@@ -270,10 +242,9 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
             The training rows: finite numbers.
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Their targets: finite numbers. Several outputs share one model.
-        sample_weight : array-like of shape (n_samples,) or float, default=None
-            As for :class:`NadarayaWatsonRegressor`.
-        groups : array-like of shape (n_samples,), default=None
-            Labels of what belongs together and is left out together.
+        sample_weight, groups : array-like of shape (n_samples,), default=None
+            As for :class:`NadarayaWatsonRegressor`: multiplicities or importances, and labels of
+            what is left out together.
 
         Returns
         -------
@@ -286,11 +257,6 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
             If PyTorch is not installed.
         ValueError
             If a parameter or the data are out of range; the message names which and the rule.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If training has not converged within the steps of a solver; the best ones are kept.
         """
         fitting, devices = _import_learning()
         with all_or_nothing(self):
@@ -304,8 +270,9 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
             def notify(smoother):
                 return steps.ended(lambda: self._as_fitted(smoother(), training))
 
+            listeners = notify, lambda: steps.stopped
             n_threads = effective_n_jobs(self.n_jobs)
-            ensemble = fitting.learn(training.training_set, plan, device, n_threads, notify)
+            ensemble = fitting.learn(training.training_set, plan, device, n_threads, *listeners)
             self.device_ = str(device)
             self._describe(ensemble)
             self._store(ensemble.smoother(), training)
@@ -336,105 +303,6 @@ class ParametricAttentionRegressor(CallbackSupportMixin, AttentionRegressor):
                 "parameters are kept. Use a solver with a larger max_iter or tol.",
                 ConvergenceWarning,
             )
-
-    def attention_by_component(self, X):
-        """Attention weights of each component, and the shares in which they are mixed.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_queries, n_features) or None
-            The queries; None stands for the training rows, each without itself.
-
-        Returns
-        -------
-        components : :class:`sklearn.utils.Bunch`
-            With attributes
-
-            weights : ndarray of shape (n_components, n_queries, n_samples)
-                Attention weights of the kernel, >= 0; each row sums to 1. Components of all members
-                side by side.
-            gates : ndarray of shape (n_queries, n_components)
-                Shares; each row sums to 1. At degree 0, ``sum_h gates[:, h] * weights[h]`` are the
-                `attention_weights`.
-
-        Notes
-        -----
-        Memory O(n_components * n_queries * n_samples).
-        """
-        regression, _, _ = self._regression(X)
-        training_set = self._smoother.training_set
-        found, gates, outside = component_weights(regression, self._resources())
-        weights = np.zeros((found.shape[1], len(found), len(training_set.order)))
-        weights[:, :, training_set.order[training_set.keys]] = found.swapaxes(0, 1)
-        weights = self._extrapolated(weights, outside, "weights")
-        weights, gates = (self._in_callers_order(each, X) for each in (weights, gates.T))
-        return Bunch(weights=weights.swapaxes(0, 1), gates=gates)
-
-    def query_factors(self, X):
-        """Factor of the whole metric at each query.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_queries, n_features)
-            The queries.
-
-        Returns
-        -------
-        factors : ndarray of shape (n_queries,)
-            Positive. Above 1 where fewer rows get weight than elsewhere. 1 unless `variant` is
-            `QueryScale` or `RegionScale`; geometric means over the members of an ensemble.
-        """
-        check_is_fitted(self)
-        X = check_rows(self, X, reset=False).astype(np.float64)
-        scales = [component.query_scale for component in self._smoother.components]
-        one = np.ones(len(X))
-        divisors = [one if each is None else each.scales(X, X, None) for each in scales]
-        return np.exp(-np.mean(np.log(divisors), axis=0))
-
-    def to_nadaraya_watson(self):
-        """Convert to the same model as a :class:`NadarayaWatsonRegressor`, where there is one.
-
-        Returns
-        -------
-        model : NadarayaWatsonRegressor
-            Fitted on the same rows, with `bandwidth_` as its bandwidth.
-
-        Raises
-        ------
-        ValueError
-            If there is none: with ``degree=1``, whose ridge it lacks, ranks, a linear map, a
-            variant, or several estimators.
-        """
-        check_is_fitted(self)
-        component, *others = self._smoother.components
-        is_plain = not others and component.degree == 0 and component.query_scale is None
-        is_plain = is_plain and component.log_factors is None
-        transform = component.transform
-        if not (is_plain and isinstance(transform, FeatureMap) and _is_diagonal(transform)):
-            raise ValueError(
-                "to_nadaraya_watson needs a model fitted with metric='scalar' or 'diagonal', "
-                f"degree=0, variant=None and n_estimators=1; got metric={self.metric!r}, "
-                f"degree={self.degree}, variant={self.variant!r}, "
-                f"n_estimators={self.n_estimators}. Fit such a model first."
-            )
-        training_set = self._smoother.training_set
-        model = NadarayaWatsonRegressor(
-            self.bandwidth_,
-            kernel=component.kernel.name,
-            extrapolation=self.extrapolation,
-            algorithm=self.algorithm,
-            n_jobs=self.n_jobs,
-        )
-        (X, y), order = self._training_rows(), training_set.callers_order
-        y = y[:, 0] if self._single_output else y
-        groups = None if training_set.groups is None else training_set.groups[order]
-        return model.fit(X, y, sample_weight=training_set.weights[order], groups=groups)
-
-
-def _is_diagonal(transform):
-    """Whether features are multiplied with a number each, and nothing joins them."""
-    counts = [np.count_nonzero(transform.matrix, axis=axis).max() for axis in (0, 1)]
-    return transform.ranks is None and max(counts) <= 1
 
 
 def _import_learning():

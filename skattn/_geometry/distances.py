@@ -59,7 +59,7 @@ def squared_distances(queries: Array, keys: Array, out: Array | None = None) -> 
 
 
 def distances(queries: Array, keys: Array) -> Array:
-    """Distances (n_queries, n_keys), which do not overflow where their squares would."""
+    """Distances (n_queries, n_keys) of coordinates whose squares do not overflow."""
     return cdist(queries, keys)
 
 

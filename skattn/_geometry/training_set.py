@@ -70,7 +70,8 @@ class Exclusion:
 
     def covers(self, n_keys: int) -> NDArray[np.bool_]:
         """Queries for which all keys are excluded and nothing is retained."""
-        return (self.stop - self.start == n_keys) & (self.retained == 0.0)
+        reaches_all = (self.start <= 0) & (self.stop >= n_keys)
+        return np.asarray(reaches_all & (self.retained == 0.0))
 
     def entries(self, first: int, last: int) -> tuple[Indices, Indices]:
         """Positions (query, key - first) of excluded keys among the keys first, ..., last - 1."""

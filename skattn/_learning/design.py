@@ -1,4 +1,4 @@
-"""What learned attention sees of training rows: features, regressors and values of order one."""
+"""Training rows as learned attention sees them: features, regressors, values of order one."""
 
 from __future__ import annotations
 
@@ -33,26 +33,12 @@ Indices = NDArray[np.intp]
 
 @dataclass(frozen=True)
 class Problem:
-    """What is learned from, in units of order one.
+    """Keys to learn from, in units of order one.
 
-    Attributes
-    ----------
-    features : ndarray of shape (n_keys, n_features)
-        What the metric maps to coordinates.
-    regressors : ndarray of shape (n_keys, n_directions) or None
-        Regressors of local lines; None at degree 0.
-    values : ndarray of shape (n_keys, n_outputs)
-        Targets.
-    weights : ndarray of shape (n_keys,)
-        Positive sample weights.
-    excluded : Exclusion
-        What is left out for each key.
-    kernel : Kernel
-        What weight a distance earns.
-    n_plain : int
-        Number of features that are no ranks; they come first.
-    hidden : ndarray of shape (n_hidden,) or None
-        Rows that are no keys, so that nothing is learned of their values.
+    The metric maps `features` (n_keys, n_features), of which the first `n_plain` are no ranks, to
+    coordinates; lines are in the `regressors` (n_keys, n_directions), None at degree 0. The
+    exclusion is that of leave-one-out, for each key. Rows that are `hidden` are no keys, so that
+    nothing is learned of their values.
     """
 
     features: Array
@@ -69,22 +55,9 @@ class Problem:
 class Design:
     """Training rows, and the transforms from their features to what is learned from.
 
-    Attributes
-    ----------
-    training_set : TrainingSet
-        The rows.
-    kernel : Kernel
-        What weight a distance earns.
-    scaler : Scaler
-        Standardises the features that are not constant.
-    ranks : Ranks or None
-        Ranks of the scaled features.
-    basis : LocalBasis, QuadraticBasis or None
-        Regressors of local lines; None at degree 0.
-    middle : ndarray of shape (n_scaled,)
-        Medians of the scaled features.
-    problem : Problem or None
-        The deduplicated rows in all these coordinates; None where nothing can be learned.
+    Features that are not constant are scaled, less their `middle`, the medians; there may be
+    `ranks` beside them. Local lines have a `basis`, None at degree 0. The problem has the
+    deduplicated rows in all these coordinates; None where nothing can be learned.
     """
 
     training_set: TrainingSet
@@ -147,9 +120,9 @@ class Design:
         return replace(self, basis=basis, problem=replace(problem, regressors=regressors))
 
     def bent(self, axis: Array) -> Design:
-        """The design with parabolas along an axis of the standardised features, if there are any.
+        """The design with parabolas along an axis of the standardised features.
 
-        Where the square is constant, it is the design itself.
+        It is the design itself where the square is constant.
         """
         rows, basis = self.training_set.deduplicated, self.basis
         assert isinstance(basis, LocalBasis)
@@ -166,7 +139,7 @@ class Design:
 
     @property
     def standard(self) -> StandardFeatures:
-        """What variants see of rows."""
+        """Features that variants depend on."""
         return StandardFeatures(self.scaler, self.middle)
 
     def component(self, matrix: Array, ridge: float) -> Component:
@@ -181,14 +154,14 @@ class Design:
         return model.smoother(parts, components, self.standard)
 
     def projection(self, matrix: Array) -> Array:
-        """What features in their units are multiplied with, (n_features, n_coordinates)."""
+        """Matrix of features in their units, (n_features, n_coordinates)."""
         projection = np.zeros((self.training_set.X.shape[1], matrix.shape[1]))
         n_scaled = len(self.scaler.features)
         projection[self.scaler.features] = matrix[:n_scaled] / self.scaler.bandwidth[:, None]
         return projection
 
     def rank_weights(self, matrix: Array) -> Array:
-        """What the ranks of each feature are multiplied with, (n_features,); zeros without ranks."""
+        """Factor of the ranks of each feature, (n_features,); zeros without ranks."""
         weights, n_scaled = np.zeros(self.training_set.X.shape[1]), len(self.scaler.features)
         if self.ranks is not None:
             weights[self.scaler.features] = np.linalg.norm(matrix[n_scaled:], axis=1)

@@ -17,37 +17,19 @@ def limited_threads(n_threads: int) -> Iterator[None]:
 
 
 def resolve_device(device: str | None) -> torch.device:
-    """The device a parameter names.
+    """The device a parameter names: None and "cpu" are the CPU, "auto" is CUDA where there is one.
 
-    Parameters
-    ----------
-    device : str or None
-        None and "cpu" are the CPU, never silently anything else; "auto" is the first CUDA device
-        where there is one.
-
-    Returns
-    -------
-    torch.device
-
-    Raises
-    ------
-    ValueError
-        If the device does not exist here.
+    Raises ValueError if the device does not exist here.
     """
-    if device is None:
-        return torch.device("cpu")
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rule = f"device must be None, 'cpu', 'cuda', 'cuda:<number>' or 'auto'; got {device!r}."
     try:
-        named = torch.device(device)
+        named = torch.device(device or "cpu")
     except RuntimeError as error:
-        raise ValueError(
-            f"device must be None, 'cpu', 'cuda', 'cuda:<number>' or 'auto'; got {device!r}."
-        ) from error
+        raise ValueError(rule) from error
     if named.type not in ("cpu", "cuda"):
-        raise ValueError(
-            f"device must be None, 'cpu', 'cuda', 'cuda:<number>' or 'auto'; got {device!r}."
-        )
+        raise ValueError(rule)
     if named.type == "cuda" and (named.index or 0) >= torch.cuda.device_count():
         raise ValueError(
             f"device={device!r} is not available: {torch.cuda.device_count()} CUDA devices are "

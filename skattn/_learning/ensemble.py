@@ -1,4 +1,4 @@
-"""What was learned from some of the rows as queries, and how it is described."""
+"""Models that were learned from some of the rows as queries, and how they are described."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from skattn._attention import Resources
 from skattn._geometry.training_set import Exclusion, evenly_spaced
 from skattn._learning.design import Design
+from skattn._optimize.monitor import Trained
 from skattn._smoother import Component, Mixture, mean_of, predict
-from skattn.variants import Model
-from skattn.variants._model import LearnableMetric
+from skattn.variants import LearnableMetric, Model
 
 __all__ = ["Ensemble", "Learned", "LearnedMember", "Member", "Split"]
 
@@ -26,9 +26,9 @@ _MOST_ROWS = 1000
 
 
 class Split(NamedTuple):
-    """What rows are for: places among the deduplicated rows.
+    """Purposes of rows: places among the deduplicated rows.
 
-    What is left out together, such as a group, is for the same.
+    Rows that are left out together, such as a group, have the same purpose.
     """
 
     queries: Indices
@@ -39,21 +39,11 @@ class Split(NamedTuple):
     def of(
         cls, excluded: Exclusion, most: int, held: float, rng: np.random.RandomState, drawn: float
     ) -> Split:
-        """Split the rows for which it is known what is left out.
+        """Split rows, given what leave-one-out excludes for each.
 
-        Parameters
-        ----------
-        excluded : Exclusion
-            What is left out for each row.
-        most : int
-            Largest number of queries; they are evenly spaced, so that they do not depend on the
-            order of the rows.
-        held : float
-            Share of them that is for validation.
-        rng : RandomState
-            Draws what is drawn.
-        drawn : float
-            Share of the rows of which queries are drawn; below 1, they are not evenly spaced.
+        Up to `most` rows are queries, evenly spaced, so that they do not depend on the order of the
+        rows; or, below 1, the share `drawn` of them. The share `held` of the queries is for
+        validation. Of the other rows, up to 1000 are held out.
         """
         blocks = np.unique(excluded.start, return_inverse=True)[1]
         n_rows, n_blocks = len(blocks), int(blocks.max()) + 1
@@ -77,24 +67,10 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Learned:
-    """A learned model.
+    """A learned model with its parameters block by block, and how it was learned.
 
-    Attributes
-    ----------
-    model : Model
-        A metric, and what depends on the rows beside it.
-    parts : list of ndarray
-        Blocks of its parameters.
-    ridge : float
-        Ridge of local lines; 0 at degree 0.
-    losses : list of float
-        Before the first step and after each, of all stages.
-    validation_scores : list of float
-        Likewise.
-    has_converged : bool
-        Whether all stages have.
-    score : float
-        R squared of the leave-one-out predictions of the queries.
+    Losses and validation scores are those of all stages, the score that of the queries; the ridge
+    is 0 at degree 0.
     """
 
     model: Model
@@ -106,6 +82,14 @@ class Learned:
     score: float
 
     @classmethod
+    def trained(
+        cls, trained: Trained, model: Model, parts: list[Array], ridge: float, score: float
+    ) -> Learned:
+        """The model that training has reached."""
+        history = trained.losses, trained.validation_scores, trained.has_converged
+        return cls(model, parts, ridge, *history, score)
+
+    @classmethod
     def constant(cls, n_features: int) -> Learned:
         """The model under which all rows weigh alike: where nothing can be learned."""
         metric = LearnableMetric(np.zeros((n_features, n_features)), n_features, False)
@@ -113,7 +97,7 @@ class Learned:
         return cls(model, model.split(model.start), 0.0, [], [], True, 0.0)
 
     def then(self, next_stage: Learned) -> Learned:
-        """What a further stage has made of it."""
+        """The model of a further stage, with the history of both."""
         return replace(
             next_stage,
             losses=self.losses + next_stage.losses[1:],
@@ -133,9 +117,8 @@ class Member:
     Attributes
     ----------
     projections : list of ndarray of shape (n_features, n_coordinates)
-        What features are multiplied with, for each component: weights are functions of distances
-        between the results, to which ranks (and an encoder's outputs), where there are any, are
-        added.
+        Matrix of the features, for each component: weights are functions of distances between the
+        results, to which ranks (and an encoder's outputs), where there are any, are added.
     rank_weights : list of ndarray of shape (n_features,)
         The factor of each feature's ranks, standardised, for each component; zeros without ranks.
     shares : ndarray of shape (n_components,)
@@ -147,7 +130,7 @@ class Member:
         joins the features of the lines, where z are the standardised features. Beyond the training
         rows, it stays what it is at the last of them. Zeros where lines do not bend.
     sample_factors : ndarray of shape (n_samples,)
-        What multiplies the weight of each training row, the largest 1; ones unless learned.
+        Factor of the weight of each training row, the largest 1; ones unless learned.
     loss_curve, validation_scores : list of float
         Loss and validation score before the first step, and after each.
     loo_score, holdout_score : float
@@ -166,27 +149,12 @@ class Member:
     holdout_score: float
 
     def __repr__(self) -> str:
-        """The type alone: arrays may be long."""
         return f"{type(self).__name__}(n_components={len(self.shares)})"
 
 
 @dataclass(frozen=True)
 class LearnedMember:
-    """A learned model, from what and from which rows it was learned.
-
-    Attributes
-    ----------
-    design : Design
-        What it was learned from.
-    split : Split
-        What each row was for.
-    learned : Learned
-        The model.
-    holdout_score : float
-        R squared of leave-one-out predictions of rows that were no queries; NaN if all were.
-    smoother : Component or Mixture
-        What predicts.
-    """
+    """A learned model, from what and from which rows it was learned, and what predicts."""
 
     design: Design
     split: Split
@@ -194,9 +162,18 @@ class LearnedMember:
     holdout_score: float
     smoother: Component | Mixture
 
+    @classmethod
+    def of(
+        cls, design: Design, split: Split, learned: Learned, holdout_score: float
+    ) -> LearnedMember:
+        """Apply a learned model to the training rows."""
+        smoother = design.smoother(learned.model, learned.parts, learned.ridge)
+        return cls(design, split, learned, holdout_score, smoother)
+
     def member(self) -> Member:
         """The description."""
         design, learned, matrices = self.design, self.learned, self.learned.matrices()
+        history = learned.losses, learned.validation_scores, learned.score, self.holdout_score
         return Member(
             [design.projection(matrix) for matrix in matrices],
             [design.rank_weights(matrix) for matrix in matrices],
@@ -204,10 +181,7 @@ class LearnedMember:
             learned.ridge,
             design.axis(),
             self._sample_factors(),
-            learned.losses,
-            learned.validation_scores,
-            learned.score,
-            self.holdout_score,
+            *history,
         )
 
     def _shares(self) -> Array:
@@ -215,15 +189,14 @@ class LearnedMember:
         if isinstance(self.smoother, Component):
             return np.ones(1)
         rows = self.design.training_set.deduplicated
-        share: Array = rows.weights / rows.weights.sum()
-        return share @ self.smoother.gate.shares(rows.X)
+        return np.asarray(rows.weights / rows.weights.sum() @ self.smoother.gate.shares(rows.X))
 
     def _sample_factors(self) -> Array:
-        """What multiplies the weight of each training row, as given to `fit`."""
-        training_set = self.design.training_set
-        factors, log_factors = np.ones(len(training_set.order)), self.smoother.components[0].log_factors
-        if log_factors is not None:
-            factors[training_set.order[training_set.keys]] = np.exp(log_factors)
+        """Factor of the weight of each training row, as given to `fit`."""
+        training_set, component = self.design.training_set, self.smoother.components[0]
+        factors = np.ones(len(training_set.order))
+        if component.log_factors is not None:
+            factors[training_set.order[training_set.keys]] = np.exp(component.log_factors)
         return factors
 
     def feature_factors(self) -> Array:
@@ -233,7 +206,7 @@ class LearnedMember:
         row, over training rows.
         """
         design, learned = self.design, self.learned
-        rows = design.training_set.deduplicated
+        rows, scaler = design.training_set.deduplicated, design.scaler
         share = rows.weights / rows.weights.sum()
         lengths = []
         for matrix, part in zip(learned.matrices(), self.smoother.components, strict=True):
@@ -246,26 +219,20 @@ class LearnedMember:
         few = evenly_spaced(rows.n_keys, _MOST_ROWS)
         x = design.standard.coordinates(rows.X[few])
         squares = learned.model.added_squares(learned.parts, x)
-        added, features = np.zeros_like(found), design.scaler.features
+        added = np.zeros_like(found)
         roots = np.sqrt(share[few] @ squares / share[few].sum())
-        added[features] = roots / design.scaler.bandwidth
+        added[scaler.features] = roots / scaler.bandwidth
         return np.hypot(found, added)
 
 
 @dataclass(frozen=True)
 class Ensemble:
-    """Learned models over the same training rows, whose predictions are averaged.
-
-    Attributes
-    ----------
-    members : list of LearnedMember
-        One at least.
-    """
+    """Learned models over the same training rows, one at least, whose predictions are averaged."""
 
     members: Sequence[LearnedMember]
 
     def smoother(self) -> Component | Mixture:
-        """What predicts."""
+        """The training rows as keys of all members."""
         return mean_of([member.smoother for member in self.members])
 
     def feature_factors(self) -> Array:
@@ -305,16 +272,14 @@ class Ensemble:
 def _left_out(smoother: Component | Mixture, keys: Indices) -> Array:
     """Leave-one-out predictions of some of the keys, as targets."""
     predictions = predict(smoother.leave_one_out().take(keys), Resources())[0]
-    scaling = smoother.scaling
-    is_mean = smoother.degree == 0
+    scaling, is_mean = smoother.scaling, smoother.degree == 0
     return scaling.restore_means(predictions) if is_mean else scaling.restore(predictions)
 
 
 def _root_mean_square(rows: Array, shares: Array) -> Array:
     """Root mean square of rows by their shares, whose squares might overflow."""
     unit = np.where((largest := rows.max(axis=0)) > 0.0, largest, 1.0)
-    found: Array = unit * np.sqrt(shares @ (rows / unit) ** 2)
-    return found
+    return np.asarray(unit * np.sqrt(shares @ (rows / unit) ** 2))
 
 
 def _lengths(projection: Array) -> Array:

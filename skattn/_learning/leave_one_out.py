@@ -14,7 +14,7 @@ from skattn._attention import Products, slices
 from skattn._geometry.distances import tensor_expansion
 from skattn._learning.design import Problem
 from skattn._learning.metrics import Metric
-from skattn._smoother.local_linear import central_moments
+from skattn._smoother.local_linear import central_moments, pair_places
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -24,19 +24,7 @@ _BLOCK_ENTRIES = {"cpu": 1 << 17, "cuda": 1 << 26}
 
 
 class LeaveOneOut:
-    """Leave-one-out predictions of some of the keys, on a device.
-
-    Parameters
-    ----------
-    problem : Problem
-        The keys.
-    queries : ndarray of shape (n_queries,)
-        Which of them are predicted from the others.
-    device : torch.device
-        Where tensors live.
-    dtype : torch.dtype
-        Their precision.
-    """
+    """Leave-one-out predictions of some of the keys (n_queries,), on a device."""
 
     def __init__(
         self, problem: Problem, queries: Indices, device: torch.device, dtype: torch.dtype
@@ -53,11 +41,9 @@ class LeaveOneOut:
         self.regressors, self.columns = None, self.values
         if problem.regressors is not None:
             self.regressors = tensor(problem.regressors)
-            center = np.zeros(problem.regressors.shape[1], dtype=_numpy_dtype(dtype))
-            values, regressors = (
-                array.astype(center.dtype) for array in (problem.values, problem.regressors)
-            )
-            self.columns = tensor(Products(values, regressors).columns(center))
+            center = np.zeros(problem.regressors.shape[1])
+            self.columns = tensor(Products(problem.values, problem.regressors).columns(center))
+            self.places = torch.as_tensor(pair_places(len(center)), device=device)
         self._divide(queries)
 
     def _divide(self, queries: Indices) -> None:
@@ -98,12 +84,8 @@ class LeaveOneOut:
     def linearize(self, metric: Metric, parameters: Array, ridge: float) -> tuple[Array, Array]:
         """The errors, and derivatives of the predictions in the parameters and in log(ridge).
 
-        Returns
-        -------
-        errors : ndarray of shape (n_queries, n_outputs)
-            Not finite where lines cannot be solved.
-        jacobian : ndarray of shape (n_queries, n_outputs, n_parameters + 1)
-            The last column is zero at degree 0.
+        The latter are (n_queries, n_outputs, n_parameters + 1); the last column is zero at degree
+        0. Neither is finite where lines cannot be solved.
         """
         coordinates = self._coordinates(metric, parameters)
         errors, jacobians = [], []
@@ -182,8 +164,8 @@ class Fit:
         if self.regressors is None:
             self.mean_value = sums
             return
-        moments = central_moments(sums, self.regressors.shape[1])
-        self.mean_value, self.center, self.covariance, self.cross_covariance, _ = moments
+        moments = central_moments(sums, self.regressors.shape[1], block.keys.places)
+        self.mean_value, self.center, self.covariance, self.cross_covariance = moments
 
     def solve(self, ridge: float) -> Tensor:
         """Fit means or lines; return the errors, (n_queries, n_outputs), NaN where singular."""
@@ -223,10 +205,6 @@ class Fit:
         constant = 1.0 - (self.center * self.dual).sum(dim=1)
         factors = torch.addmm(constant[:, None], self.dual, self.regressors.T)
         return factors.mul_(residuals).sub_(self.ridge * self.shrinkage(output)[:, None])
-
-
-def _numpy_dtype(dtype: torch.dtype) -> type:
-    return np.float32 if dtype == torch.float32 else np.float64
 
 
 def _numbers(tensor: Tensor) -> Array:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from skattn._learning.leave_one_out import LeaveOneOut
-from skattn._learning.metrics import FactorMetric, Metric
+from skattn._learning.metrics import Metric
 from skattn._optimize.monitor import Bounds
 
-__all__ = ["EXACT", "MetricLoss", "PenalizedLoss", "Prior", "SquaredErrors"]
+__all__ = ["EXACT", "MetricLoss", "PenalizedLoss", "Prior"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -23,17 +22,7 @@ EXACT = 1e-6
 
 @dataclass(frozen=True)
 class Prior:
-    """Where parameters are expected, and how far they may go.
-
-    Attributes
-    ----------
-    center : ndarray of shape (n_parameters,)
-        Expected parameters.
-    precision : ndarray of shape (n_parameters,)
-        What squared deviations from the centre cost.
-    bounds : Bounds
-        Lowest and highest parameters.
-    """
+    """Expected parameters (n_parameters,), the cost of squared deviations, and bounds."""
 
     center: Array
     precision: Array
@@ -48,13 +37,8 @@ class PenalizedLoss:
     on the others.
     """
 
-    errors: LeaveOneOut
-    prior: Prior
-
-    @property
-    def n_queries(self) -> int:
-        """Number of queries."""
-        return len(self.errors.queries)
+    def __init__(self, errors: LeaveOneOut, prior: Prior) -> None:
+        self.errors, self.prior, self.n_queries = errors, prior, len(errors.queries)
 
     def split(self, parameters: Array) -> tuple[Array, float]:
         """Split parameters into the model's and the ridge, which is 1 at degree 0."""
@@ -63,7 +47,7 @@ class PenalizedLoss:
         return parameters[:-1], float(np.exp(parameters[-1]))
 
     def left_out(self, parameters: Array) -> Array:
-        """Leave-one-out errors, (n_queries, n_outputs)."""
+        """Leave-one-out errors, (n_queries, n_outputs); not finite where lines are singular."""
         raise NotImplementedError
 
     def value(self, parameters: Array) -> float:
@@ -87,20 +71,11 @@ class PenalizedLoss:
 
 
 class MetricLoss(PenalizedLoss):
-    """The loss of a metric, with derivatives in closed form.
-
-    Parameters
-    ----------
-    errors : LeaveOneOut
-        Errors of the queries.
-    prior : Prior
-        Of the metric's parameters and the logarithm of the ridge.
-    metric : Metric
-        The metric.
-    """
+    """The loss of a metric, with derivatives in closed form."""
 
     def __init__(self, errors: LeaveOneOut, prior: Prior, metric: Metric) -> None:
-        self.errors, self.prior, self.metric = errors, prior, metric
+        super().__init__(errors, prior)
+        self.metric = metric
 
     def at(self, positions: Indices) -> MetricLoss:
         """The loss of some of the queries."""
@@ -127,39 +102,3 @@ class MetricLoss(PenalizedLoss):
         gradient += self.penalty_slope(parameters)
         hessian += 2.0 * np.diag(self.prior.precision)
         return self.penalized(mean_square, parameters), gradient, hessian
-
-
-class SquaredErrors:
-    """Sum of squared leave-one-out errors, and a multiple of the norm of w: the textbook's loss.
-
-    Parameters
-    ----------
-    errors : LeaveOneOut
-        Errors of the queries, at degree 0.
-    metric : FactorMetric
-        The metric, whose parameters are w.
-    alpha : float
-        Factor of the norm.
-    """
-
-    def __init__(self, errors: LeaveOneOut, metric: FactorMetric, alpha: float) -> None:
-        self.errors, self.metric, self.alpha = errors, metric, alpha
-        self.n_queries, self.weights = len(errors.queries), errors.problem.weights[:, None]
-
-    def at(self, positions: Indices) -> Any:
-        """The loss of some of the queries: not defined, the recipe has no batches."""
-        raise NotImplementedError("Gradient descent takes all queries at a time.")
-
-    def value(self, w: Array) -> float:
-        """The loss alone; inf where it cannot be evaluated."""
-        left = self.errors.errors(self.metric, w, 1.0)
-        value = float((self.weights * left**2).sum()) + self.alpha * float(np.linalg.norm(w))
-        return value if np.isfinite(value) else np.inf
-
-    def __call__(self, w: Array) -> tuple[float, Array, Array]:
-        """The loss, its gradient, and nothing in place of a Hessian."""
-        left, jacobian = self.errors.linearize(self.metric, w, 1.0)
-        gradient = -2.0 * np.einsum("qp,qpj->j", self.weights * left, jacobian[:, :, :-1])
-        norm = float(np.linalg.norm(w))
-        value = float((self.weights * left**2).sum()) + self.alpha * norm
-        return value, gradient + self.alpha * w / (norm or 1.0), np.zeros((0, 0))

@@ -31,20 +31,14 @@ class Metric(Protocol):
         ...
 
     def matrix(self, parameters: Array) -> Array:
-        """What features are multiplied with, (n_features, n_coordinates)."""
+        """Matrix of the features, (n_features, n_coordinates)."""
         ...
 
     def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
         """Derivatives of predictions, (n_queries, n_parameters).
 
-        Parameters
-        ----------
-        parameters : ndarray of shape (n_parameters,)
-            Where.
-        changes : Tensor of shape (n_queries, n_keys)
-            Derivatives of predictions in squared distances.
-        queries, keys : Tensor of shape (..., n_features)
-            Features.
+        The changes (n_queries, n_keys) are derivatives in squared distances; queries and keys
+        (..., n_features) are features.
         """
         ...
 
@@ -89,43 +83,11 @@ class ScalarMetric:
 
 
 @dataclass(frozen=True)
-class FactorMetric:
-    """Factors w themselves, of either sign: the textbook's parameter.
-
-    Attributes
-    ----------
-    n_features : int
-        Number of features.
-    n_parameters : int
-        1 for one factor for all features, or `n_features`.
-    """
-
-    n_features: int
-    n_parameters: int
-
-    def matrix(self, parameters: Array) -> Array:
-        """A diagonal matrix."""
-        return np.diag(np.broadcast_to(parameters, self.n_features))
-
-    def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
-        """2 w_j sum_i b_qi (x_qj - x_ij)**2."""
-        squares: Tensor = weighted_squares(changes, queries, keys)
-        by_feature = squares * squares.new_tensor(2.0 * parameters)
-        return by_feature if self.n_parameters > 1 else by_feature.sum(dim=1, keepdim=True)
-
-
-@dataclass(frozen=True)
 class LinearMetric:
     """A linear map ``base + scale * B`` in its leading rows and columns, and `base` elsewhere.
 
-    Attributes
-    ----------
-    base : ndarray of shape (n_features, n_coordinates)
-        The map from which the entries of B depart.
-    scale : ndarray of shape (n_rows,)
-        What the rows of B are multiplied with; n_rows is at most n_features.
-    n_columns : int
-        Number of columns of B, at most n_coordinates.
+    The entries of B are the parameters; `base` is (n_features, n_coordinates), `scale` has a number
+    for each row of B.
     """
 
     base: Array

@@ -1,4 +1,4 @@
-"""What to learn, and how: resolved parameters of a `ParametricAttentionRegressor`."""
+"""Plans of learning: resolved parameters of a `ParametricAttentionRegressor`."""
 
 from __future__ import annotations
 
@@ -18,58 +18,26 @@ _MOST_LINEAR = 20
 
 @dataclass(frozen=True)
 class MetricChoice:
-    """Which metric to learn.
-
-    Attributes
-    ----------
-    name : {"auto", "scalar", "diagonal", "linear"}
-        What parameters it has.
-    n_components : int or None
-        Coordinates of a linear one; None for as many as there are.
-    has_ranks : bool
-        Whether ranks join the features.
-    """
+    """Metric to learn: "auto", "scalar", "diagonal" or "linear", with as many coordinates."""
 
     name: str
     n_components: int | None = None
     has_ranks: bool = False
 
-    def resolved(self, n_features: int) -> MetricChoice:
-        """The choice for a number of features, which "auto" depends on."""
+    def name_for(self, n_features: int) -> str:
+        """The name for a number of features, which "auto" depends on."""
         if self.name != "auto":
-            return self
-        name = "linear" if n_features <= _MOST_LINEAR else "diagonal"
-        return MetricChoice(name, None, self.has_ranks)
+            return self.name
+        return "linear" if n_features <= _MOST_LINEAR else "diagonal"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to learn, and how.
+    """Resolved parameters.
 
-    Attributes
-    ----------
-    kernel : Kernel
-        With a slope.
-    degree : {0, 1}
-        Degree of the local fits.
-    metric : MetricChoice
-        Which metric.
-    curvature : bool or None
-        Whether lines bend along an axis; None leaves it to the data.
-    variant : Variant or None
-        What is learned beside the metric.
-    metric_solver, variant_solver : Solver
-        How either is learned.
-    alpha : float
-        Factor of the penalty.
-    start : float or None
-        First factor of all features; None seeks it.
-    validation_fraction : float
-        Share of the queries that are held out for validation; 0 for none.
-    n_members : int
-        Number of models that are averaged.
-    rng : RandomState
-        Draws rows, batches and first weights.
+    `curvature` is None where the data decide, `start` where the first factor of all features is
+    sought; `validation_fraction` is 0 for no validation rows. The variant's solver is that of the
+    metric where there is no variant.
     """
 
     kernel: Kernel

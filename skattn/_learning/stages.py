@@ -11,30 +11,25 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
 from skattn._geometry.training_set import evenly_spaced
-from skattn._learning.design import Design
+from skattn._learning.design import Design, Problem
 from skattn._learning.ensemble import Learned, Split
 from skattn._learning.leave_one_out import LeaveOneOut
-from skattn._learning.losses import MetricLoss, PenalizedLoss, Prior, SquaredErrors
-from skattn._learning.metrics import (
-    DiagonalMetric,
-    FactorMetric,
-    LinearMetric,
-    Metric,
-    ScalarMetric,
-)
+from skattn._learning.losses import MetricLoss, Prior
+from skattn._learning.metrics import DiagonalMetric, LinearMetric, Metric, ScalarMetric
 from skattn._learning.plan import Plan
 from skattn._learning.variant_loss import VariantLoss
 from skattn._optimize.first_order import lbfgs
-from skattn._optimize.monitor import Bounds, Monitor, Trained
+from skattn._optimize.monitor import Bounds, Monitor, Task, Trained
 from skattn._smoother import Component, Mixture
 from skattn.solvers import GaussNewton, Solver
-from skattn.variants import Beginning, Model, Variant
-from skattn.variants._model import LearnableMetric
+from skattn.variants import Beginning, LearnableMetric, Model, Variant
 
-__all__ = ["Session", "common_start", "descend", "learn_metric", "learn_variant", "rough_metric"]
+__all__ = ["Notify", "Session", "common_start", "learn_metric", "learn_variant", "rough_metric"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
+Smoother = Component | Mixture
+Notify = Callable[[Callable[[], Smoother]], bool]
 
 # Standard deviations the prior gives log-scales around the common one, at degree 0 and 1 (and the
 # logarithm of the ridge around its start), and entries of a full map around the diagonal one. The
@@ -48,10 +43,15 @@ _WIDER = np.log(2.0)
 # How far log-scales may go from the common one, and entries of a full map from the diagonal.
 _LOWER, _UPPER, _FARTHEST = -6.0, 4.0, 3.0
 _RIDGES = np.log([1e-6, 1e3])
-# How far the logarithm of the ridge may go beside a variant, and its standard deviation.
-_RIDGE_FARTHEST, _RIDGE_SPREAD = 8.0, 1.0
+# How far the logarithm of the ridge may go beside a variant.
+_RIDGE_FARTHEST = 8.0
+# From more rows, metrics are learned in single precision: the loss is the same to 1e-5, in half
+# the time.
+_DOUBLE_ROWS = 500
 # Queries on which the start is sought, and rough metrics are learned; steps, and their tolerance.
 _START_QUERIES, _ROUGH_STEPS, _ROUGH = 300, 30, 1e-3
+# Tolerance of the trials in which candidate models compete.
+_TRIAL = 1e-4
 # The grid of the start: half-octaves around the scale at which a median distance counts as two
 # bandwidths, and ridges; rows whose distances give the median.
 _SHIFTS, _GRID_RIDGES, _ROWS = np.arange(-3.0, 2.01, 0.5), (1e-3, 1e-2, 1e-1, 1.0), 300
@@ -59,22 +59,9 @@ _SHIFTS, _GRID_RIDGES, _ROWS = np.arange(-3.0, 2.01, 0.5), (1e-3, 1e-2, 1e-1, 1.
 
 @dataclass(frozen=True)
 class Session:
-    """What all stages of learning one model have in common.
+    """Training of one model: from what, for which rows, how, where.
 
-    Attributes
-    ----------
-    design : Design
-        What is learned from; it has a problem.
-    split : Split
-        What each row is for.
-    plan : Plan
-        What is learned, and how.
-    device : torch.device
-        Where tensors live.
-    seed : int
-        Seed of batches, first weights and dropout.
-    notify : callable
-        Receives after each step a function that makes the smoother; returns whether to stop.
+    The seed is that of batches, first weights and dropout.
     """
 
     design: Design
@@ -82,7 +69,13 @@ class Session:
     plan: Plan
     device: torch.device
     seed: int
-    notify: Callable[[Callable[[], Component | Mixture]], bool]
+    notify: Notify
+
+    @property
+    def problem(self) -> Problem:
+        """The keys to learn from."""
+        assert self.design.problem is not None
+        return self.design.problem
 
     @property
     def has_ridge(self) -> bool:
@@ -90,22 +83,21 @@ class Session:
         return self.design.basis is not None
 
     def errors(self, rows: Indices) -> LeaveOneOut:
-        """Leave-one-out errors of some rows, in single precision if there are many rows.
-
-        The loss is then the same to 1e-5, in half the time.
-        """
-        problem = self.design.problem
-        assert problem is not None
-        is_single = len(problem.weights) > 500
+        """Leave-one-out errors of some rows."""
+        is_single = len(self.problem.weights) > _DOUBLE_ROWS
         dtype = torch.float32 if is_single else torch.float64
-        return LeaveOneOut(problem, rows, self.device, dtype)
+        return LeaveOneOut(self.problem, rows, self.device, dtype)
 
-    def minimize(
+    def prior(self, bounds: Bounds, center: Array, spread: Array, n_queries: int) -> Prior:
+        """The prior; its penalty counts as one query of training does."""
+        return Prior(center, self.plan.alpha / (n_queries * spread**2), bounds)
+
+    def train(
         self,
         solver: Solver,
         loss: MetricLoss | VariantLoss,
         start: Array,
-        smoother: Callable[[Array, float], Component | Mixture],
+        smoother: Callable[[Array, float], Smoother],
     ) -> Trained:
         """Minimise a loss; `smoother` is what predicts under the model's parameters and a ridge."""
 
@@ -117,22 +109,18 @@ class Session:
         if len(self.split.validation):
             score = loss.of(self.errors(self.split.validation)).r_squared
         monitor = Monitor(score, solver.patience, notify)
-        return solver.minimize(loss, start, loss.prior.bounds, monitor, self.seed)
+        return solver.minimize(Task(loss, start, loss.prior.bounds, monitor, self.seed))
 
-    def learned(
-        self, loss: PenalizedLoss, trained: Trained, model: Model, parts: list[Array]
-    ) -> Learned:
-        """What was learned in a stage."""
-        ridge = loss.split(trained.parameters)[1]
-        return Learned(
-            model,
-            parts,
-            ridge if self.has_ridge else 0.0,
-            trained.losses,
-            trained.validation_scores,
-            trained.has_converged,
-            loss.r_squared(trained.parameters),
-        )
+    def score(self, rows: Indices, learned: Learned) -> float:
+        """R squared of leave-one-out predictions of some rows, in double precision; NaN if none."""
+        if len(rows) == 0:
+            return np.nan
+        errors = LeaveOneOut(self.problem, rows, self.device, torch.float64)
+        parameters = np.concatenate([part.ravel() for part in learned.parts])
+        if self.has_ridge:
+            parameters = np.append(parameters, np.log(learned.ridge))
+        prior = self.prior(Bounds(parameters, parameters), parameters, np.ones(len(parameters)), 1)
+        return VariantLoss(errors, prior, learned.model).r_squared(parameters)
 
 
 def few_of(queries: Indices) -> Indices:
@@ -143,17 +131,7 @@ def few_of(queries: Indices) -> Indices:
 def common_start(errors: LeaveOneOut) -> tuple[float, float]:
     """The log-scale common to all features, and the ridge, of least leave-one-out error.
 
-    Parameters
-    ----------
-    errors : LeaveOneOut
-        At few queries: all combinations of a grid are tried.
-
-    Returns
-    -------
-    log_scale : float
-        Logarithm of the factor of all features.
-    ridge : float
-        1 at degree 0, where there is none.
+    All combinations of a grid are tried; at degree 0 the ridge is 1, and means nothing.
     """
     features = errors.problem.features
     distances = pdist(features[evenly_spaced(len(features), _ROWS)], "sqeuclidean")
@@ -173,33 +151,28 @@ def common_start(errors: LeaveOneOut) -> tuple[float, float]:
 
 def learn_metric(session: Session) -> Learned:
     """Learn a metric from the leave-one-out errors of the queries."""
-    problem = session.design.problem
-    assert problem is not None
     stages = _MetricStages(session, *common_start(session.errors(few_of(session.split.queries))))
-    choice = session.plan.metric.resolved(problem.n_plain)
-    learned = stages.scales(is_scalar=choice.name == "scalar")
-    return stages.entries(learned, choice.n_components) if choice.name == "linear" else learned
+    name = session.plan.metric.name_for(session.problem.n_plain)
+    learned = stages.scales(is_scalar=name == "scalar")
+    return stages.entries(learned) if name == "linear" else learned
 
 
 def rough_metric(session: Session) -> tuple[Learned, Indices]:
     """A metric learned from few of the queries in few steps, and the other queries.
 
-    It has factors of its own for the features, whatever the plan says, since an axis is to stand
-    out.
+    Features have factors of their own, whatever the plan says, since an axis is to stand out.
     """
     queries, choice = session.split.queries, session.plan.metric
     few, none = few_of(queries), queries[:0]
     name = "auto" if choice.name == "scalar" else choice.name
-    quick = replace(
-        session.plan,
-        metric=replace(choice, name=name, n_components=None),
-        metric_solver=GaussNewton(_ROUGH_STEPS, _ROUGH),
-        start=None,
+    metric, solver = (
+        replace(choice, name=name, n_components=None),
+        GaussNewton(_ROUGH_STEPS, _ROUGH),
     )
-    silent = replace(
-        session, split=Split(few, none, none), plan=quick, notify=lambda smoother: False
-    )
-    return learn_metric(silent), np.setdiff1d(queries, few)
+    plan = replace(session.plan, metric=metric, metric_solver=solver, start=None)
+    split = Split(few, none, none)
+    quick = replace(session, split=split, plan=plan, notify=lambda smoother: False)
+    return learn_metric(quick), np.setdiff1d(queries, few)
 
 
 @dataclass(frozen=True)
@@ -212,98 +185,58 @@ class _MetricStages:
 
     def scales(self, *, is_scalar: bool) -> Learned:
         """Learn log-factors, from a common one."""
-        problem = self.session.design.problem
-        assert problem is not None
-        n_features = problem.features.shape[1]
+        n_features = self.session.problem.features.shape[1]
         metric = ScalarMetric(n_features) if is_scalar else DiagonalMetric(n_features)
         center = np.full(metric.n_parameters, self.log_scale)
         spread = _SCALES[self.session.has_ridge]
         prior = self._prior(center, spread, Bounds(center + _LOWER, center + _UPPER))
         start, given = prior.center.copy(), self.session.plan.start
-        first = self.log_scale - _WIDER if given is None else np.log(given)
-        start[: metric.n_parameters] = first
+        start[: metric.n_parameters] = self.log_scale - _WIDER if given is None else np.log(given)
         return self._train(metric, prior, start, is_scalar=is_scalar)
 
-    def entries(self, diagonal: Learned, n_components: int | None) -> Learned:
+    def entries(self, diagonal: Learned) -> Learned:
         """Learn a full map, or one of fewer coordinates, from a diagonal one."""
-        problem = self.session.design.problem
-        assert problem is not None
-        (base,) = diagonal.matrices()
+        problem, n_components = self.session.problem, self.session.plan.metric.n_components
+        (base,), n_plain = diagonal.matrices(), problem.n_plain
         scales = np.diag(base)
         if n_components is not None and n_components < len(scales):
             base = base @ _leading(problem.features @ base, problem.weights, n_components)
             metric, spread = LinearMetric(base, scales, n_components), _FREE_ENTRIES
         else:  # ranks keep factors of their own
-            n_plain = problem.n_plain
             metric, spread = LinearMetric(base, scales[:n_plain], n_plain), _ENTRIES
         zeros, farthest = np.zeros(metric.n_parameters), np.full(metric.n_parameters, _FARTHEST)
         prior = self._prior(zeros, spread, Bounds(-farthest, farthest))
-        has_ridge = self.session.has_ridge
-        start = np.append(zeros, np.log(diagonal.ridge)) if has_ridge else zeros
-        return diagonal.then(self._train(metric, prior, start))
+        log_ridge = [np.log(diagonal.ridge)] if self.session.has_ridge else []
+        return diagonal.then(self._train(metric, prior, np.append(zeros, log_ridge)))
 
     def _prior(self, center: Array, spread: float, bounds: Bounds) -> Prior:
         spreads = np.full(len(center), spread)
         if self.session.has_ridge:
             center, spreads = np.append(center, np.log(self.ridge)), np.append(spreads, _SCALES[1])
             bounds = Bounds(*(np.append(*pair) for pair in zip(bounds, _RIDGES, strict=True)))
-        n_queries = len(self.session.split.queries)
-        return Prior(center, self.session.plan.alpha / (n_queries * spreads**2), bounds)
+        return self.session.prior(bounds, center, spreads, len(self.session.split.queries))
 
     def _train(
         self, metric: Metric, prior: Prior, start: Array, *, is_scalar: bool = False
     ) -> Learned:
         session = self.session
-        problem = session.design.problem
-        assert problem is not None
         loss = MetricLoss(session.errors(session.split.queries), prior, metric)
 
         def smoother(parameters: Array, ridge: float) -> Component:
             return session.design.component(metric.matrix(parameters), ridge)
 
-        trained = session.minimize(session.plan.metric_solver, loss, start, smoother)
-        matrix = metric.matrix(loss.split(trained.parameters)[0])
-        model = _alone(LearnableMetric(matrix, problem.n_plain, is_scalar))
-        return session.learned(loss, trained, model, model.split(model.start))
-
-
-def _alone(metric: LearnableMetric) -> Model:
-    """The model of a metric that depends on nothing."""
-    return Model(metric, [metric.block()])
+        trained = session.train(session.plan.metric_solver, loss, start, smoother)
+        own, ridge = loss.split(trained.parameters)
+        learnable = LearnableMetric(metric.matrix(own), session.problem.n_plain, is_scalar)
+        model, score = Model(learnable, [learnable.block()]), loss.r_squared(trained.parameters)
+        ridge = ridge if session.has_ridge else 0.0
+        return Learned.trained(trained, model, model.split(model.start), ridge, score)
 
 
 def _leading(features: Array, weights: Array, n_components: int) -> Array:
     """The leading principal axes of features, (n_features, n_components)."""
     axes = np.linalg.eigh(np.atleast_2d(np.cov(features, rowvar=False, aweights=weights)))[1]
     return axes[:, : -n_components - 1 : -1]
-
-
-def descend(session: Session) -> Learned:
-    """Learn factors w by plain gradient descent: the textbook's recipe."""
-    problem, plan = session.design.problem, session.plan
-    assert problem is not None
-    assert plan.start is not None
-    n_features = problem.features.shape[1]
-    metric = FactorMetric(n_features, 1 if plan.metric.name == "scalar" else n_features)
-    every = np.arange(len(problem.weights))
-    errors = LeaveOneOut(problem, every, session.device, torch.float64)
-    loss = SquaredErrors(errors, metric, plan.alpha)
-    start = np.full(metric.n_parameters, plan.start)
-
-    def notify(w: Array) -> bool:
-        return session.notify(lambda: session.design.component(metric.matrix(w), 0.0))
-
-    unbounded = Bounds(np.full_like(start, -np.inf), np.full_like(start, np.inf))
-    trained = plan.metric_solver.minimize(loss, start, unbounded, Monitor(notify=notify), 0)
-    if not np.isfinite([*trained.losses, *trained.parameters]).all():
-        raise ValueError(
-            f"solver={plan.metric_solver!r} diverged in step {len(trained.losses) - 1}. Use a "
-            "smaller learning_rate, or solver='auto'."
-        )
-    matrix = metric.matrix(trained.parameters)
-    model = _alone(LearnableMetric(matrix, problem.n_plain, plan.metric.name == "scalar"))
-    score = errors.r_squared(errors.errors(metric, trained.parameters, 1.0))
-    return Learned(model, model.split(model.start), 0.0, trained.losses, [], True, score)
 
 
 def learn_variant(session: Session, variant: Variant, learned: Learned) -> Learned:
@@ -314,12 +247,14 @@ def learn_variant(session: Session, variant: Variant, learned: Learned) -> Learn
     generator = torch.Generator(session.device).manual_seed(session.seed)
     loss = VariantLoss(errors, prior, model, variant.dropout, generator)
 
-    def smoother(parameters: Array, ridge: float) -> Component | Mixture:
+    def smoother(parameters: Array, ridge: float) -> Smoother:
         return session.design.smoother(model, model.split(parameters), ridge)
 
-    trained = session.minimize(session.plan.variant_solver, loss, prior.center, smoother)
-    parts, exact = model.split(loss.split(trained.parameters)[0]), loss.of(errors)
-    return learned.then(session.learned(exact, trained, model, parts))
+    trained = session.train(session.plan.variant_solver, loss, prior.center, smoother)
+    own, ridge = loss.split(trained.parameters)
+    score = loss.of(errors).r_squared(trained.parameters)
+    ridge = ridge if session.has_ridge else 0.0
+    return learned.then(Learned.trained(trained, model, model.split(own), ridge, score))
 
 
 def _variant_prior(session: Session, model: Model, learned: Learned, n_queries: int) -> Prior:
@@ -327,30 +262,25 @@ def _variant_prior(session: Session, model: Model, learned: Learned, n_queries: 
     (lower, upper), center, spread = model.bounds, model.start, model.spread
     if session.has_ridge:
         log_ridge = np.log(learned.ridge)
-        center, spread = np.append(center, log_ridge), np.append(spread, _RIDGE_SPREAD)
+        center, spread = np.append(center, log_ridge), np.append(spread, _SCALES[1])
         lower = np.append(lower, log_ridge - _RIDGE_FARTHEST)
         upper = np.append(upper, log_ridge + _RIDGE_FARTHEST)
-    return Prior(center, session.plan.alpha / (n_queries * spread**2), Bounds(lower, upper))
+    return session.prior(Bounds(lower, upper), center, spread, n_queries)
 
 
-def _best_model(
-    session: Session, variant: Variant, learned: Learned, errors: LeaveOneOut
-) -> Model:
+def _best_model(session: Session, variant: Variant, learned: Learned, errors: LeaveOneOut) -> Model:
     """The candidate whose loss at few queries is lowest, after a few steps if it says so."""
     few = errors.at(np.searchsorted(errors.queries, few_of(errors.queries)))
-    problem, metric = few.problem, learned.model.metric
-    x = problem.features[:, : problem.n_plain]
+    x = few.problem.features[:, : few.problem.n_plain]
     common_scale = float(np.exp(common_start(few)[0]))
-    models = variant.models(Beginning(metric, x, common_scale, session.seed))
-    if len(models) == 1:
-        return models[0]
+    models = variant.models(Beginning(learned.model.metric, x, common_scale, session.seed))
     reached = []
-    for model in models:
+    for model in models if len(models) > 1 else ():
         prior = _variant_prior(session, model, learned, len(few.queries))
         loss = VariantLoss(few, prior, model)
         if variant.trial_steps == 0:
             reached.append(loss.value(prior.center))
-            continue
-        common = prior.center, prior.bounds, 1e-4, variant.trial_steps
-        reached.append(min(lbfgs(loss, *common, Monitor()).losses))
-    return models[int(np.argmin(reached))]
+        else:
+            task = Task(loss, prior.center, prior.bounds, Monitor())
+            reached.append(min(lbfgs(task, _TRIAL, variant.trial_steps).losses))
+    return models[int(np.argmin(reached)) if reached else 0]

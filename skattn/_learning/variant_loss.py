@@ -24,18 +24,7 @@ Indices = NDArray[np.intp]
 class VariantLoss(PenalizedLoss):
     """The loss of a model.
 
-    Parameters
-    ----------
-    errors : LeaveOneOut
-        Errors of the queries.
-    prior : Prior
-        Of the model's parameters and the logarithm of the ridge.
-    model : Model
-        The model.
-    dropout : float, default=0.0
-        Probability with which each key is missed by each query, drawn anew each time.
-    generator : torch.Generator, default=None
-        Draws what is missed; None drops nothing.
+    With a generator, each query misses each key with the probability of dropout, anew each time.
     """
 
     def __init__(
@@ -46,8 +35,9 @@ class VariantLoss(PenalizedLoss):
         dropout: float = 0.0,
         generator: torch.Generator | None = None,
     ) -> None:
-        self.errors, self.prior, self.model = errors, prior, model
-        self.dropout, self.generator = dropout, generator if dropout > 0.0 else None
+        super().__init__(errors, prior)
+        self.model, self.dropout = model, dropout
+        self.generator = generator if dropout > 0.0 else None
 
     def at(self, positions: Indices) -> VariantLoss:
         """The loss of some of the queries."""
@@ -123,7 +113,7 @@ class VariantLoss(PenalizedLoss):
         return block.values - mean, fits, distances
 
     def _factors(self, block: Block, rows: RowNumbers) -> Tensor | None:
-        """What multiplies the weights of a block."""
+        """Factors of the weights of a block; None for ones."""
         factors = None
         if rows.log_factors is not None:
             factors = torch.exp(rows.log_factors - rows.log_factors.max())

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import OptimizeResult, minimize
 
-from skattn._optimize.monitor import Bounds, Loss, Monitor, Trained, is_finite
+from skattn._optimize.monitor import Task, Trained, is_finite
 
-__all__ = ["Batches", "adam", "gradient_descent", "lbfgs"]
+__all__ = ["adam", "gradient_descent", "lbfgs"]
 
 Array = NDArray[np.float64]
 
@@ -20,13 +18,13 @@ _BAD = 10.0
 _LARGEST_GRADIENT = 1.0
 
 
-def lbfgs(
-    loss: Loss, start: Array, bounds: Bounds, tolerance: float, max_iter: int, monitor: Monitor
-) -> Trained:
-    """Minimise a loss by L-BFGS steps within bounds, SciPy's; parameters as for `gauss_newton`.
+def lbfgs(task: Task, tolerance: float, max_iter: int) -> Trained:
+    """Minimise by L-BFGS steps within bounds, SciPy's.
 
-    The tolerance is relative to the loss where that is above 1.
+    They have converged when one lowers the loss by less than the tolerance, relative to the loss
+    where that is above 1.
     """
+    loss, start, bounds, monitor, _ = task
     start = bounds.clip(start)
     losses = [loss.value(start)]
     if monitor.stops(start):
@@ -55,54 +53,27 @@ def lbfgs(
     return monitor.trained(found.x, losses, converged=found.status != 1)
 
 
-@dataclass(frozen=True)
-class Batches:
-    """How Adam visits queries.
-
-    Attributes
-    ----------
-    size : int
-        Queries at a time.
-    learning_rate : float
-        Length of a step in each parameter.
-    patience : int
-        Epochs that lower the loss by less than the tolerance, before training has converged.
-    seed : int
-        Seed of the order of the queries.
-    """
-
-    size: int
-    learning_rate: float
-    patience: int
-    seed: int
-
-
 def adam(
-    loss: Loss,
-    start: Array,
-    bounds: Bounds,
+    task: Task,
     tolerance: float,
+    learning_rate: float,
+    batch_size: int,
     max_iter: int,
-    monitor: Monitor,
-    batches: Batches,
+    patience: int,
 ) -> Trained:
-    """Minimise a loss by steps of Adam (Kingma and Ba, 2015) within bounds, a batch at a time.
+    """Minimise by steps of Adam (Kingma and Ba, 2015) within bounds, a batch of queries at a time.
 
-    Parameters
-    ----------
-    loss, start, bounds, tolerance, max_iter, monitor
-        As for `gauss_newton`, with epochs in the place of steps.
-    batches : Batches
-        How queries are visited.
+    Training has converged after `patience` epochs that lower the loss by less than the tolerance.
     """
-    rng, at = np.random.default_rng(batches.seed), bounds.clip(start)
+    loss, start, bounds, monitor, seed = task
+    rng, at = np.random.default_rng(seed), bounds.clip(start)
     first, second, n_steps = np.zeros_like(at), np.zeros_like(at), 0
     losses, best = [loss.value(at)], at
     stopped = monitor.stops(at)
     while not stopped and len(losses) <= max_iter:
         order = rng.permutation(loss.n_queries)
-        for begin in range(0, loss.n_queries, batches.size):
-            _, gradient, _ = found = loss.at(np.sort(order[begin : begin + batches.size]))(at)
+        for begin in range(0, loss.n_queries, batch_size):
+            _, gradient, _ = found = loss.at(np.sort(order[begin : begin + batch_size]))(at)
             if not is_finite(found):
                 continue
             gradient /= max(1.0, float(np.linalg.norm(gradient)) / _LARGEST_GRADIENT)
@@ -110,23 +81,22 @@ def adam(
             first = 0.9 * first + 0.1 * gradient
             second = 0.999 * second + 0.001 * gradient**2
             step = first / (1.0 - 0.9**n_steps) / np.sqrt(second / (1.0 - 0.999**n_steps) + 1e-16)
-            at = bounds.clip(at - batches.learning_rate * step)
+            at = bounds.clip(at - learning_rate * step)
         losses.append(loss.value(at))
         best = at if losses[-1] <= min(losses) else best
-        earlier, recent = losses[: -batches.patience], losses[-batches.patience :]
+        earlier, recent = losses[:-patience], losses[-patience:]
         settled = bool(earlier) and min(recent) > min(earlier) - tolerance
         stopped = monitor.stops(at) or settled
     return monitor.trained(best, losses, converged=stopped)
 
 
-def gradient_descent(
-    loss: Loss, start: Array, learning_rate: float, max_iter: int, monitor: Monitor
-) -> Trained:
-    """Take a given number of plain gradient steps; parameters as for `gauss_newton`.
+def gradient_descent(task: Task, learning_rate: float, max_iter: int) -> Trained:
+    """Take plain gradient steps, and keep the last one, whatever the loss there.
 
-    The last parameters are kept, whatever the loss there; they are not finite where steps diverge.
+    Neither the loss nor the parameters are finite where they diverge.
     """
-    at, losses = start, [loss.value(start)]
+    loss, at, _, monitor, _ = task
+    losses = [loss.value(at)]
     stopped = monitor.stops(at)
     while not stopped and len(losses) <= max_iter and np.isfinite(losses[-1]):
         at = at - learning_rate * loss(at)[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn._optimize.monitor import Bounds, Loss, Monitor, Trained, is_finite
+from skattn._optimize.monitor import Bounds, Task, Trained, is_finite
 
 __all__ = ["gauss_newton"]
 
@@ -17,33 +17,13 @@ _NEAR = 0.05
 _LONGEST = 1.5
 
 
-def gauss_newton(
-    loss: Loss, start: Array, bounds: Bounds, tolerance: float, max_iter: int, monitor: Monitor
-) -> Trained:
-    """Minimise a loss by damped Gauss-Newton steps within bounds.
+def gauss_newton(task: Task, tolerance: float, max_iter: int) -> Trained:
+    """Minimise by damped Gauss-Newton steps within bounds, until one lowers the loss by less.
 
     What the Gauss-Newton matrix leaves out of the Hessian is learned from the gradients, and used
     from where steps change the loss little (Dennis, Gay and Welsch, 1981).
-
-    Parameters
-    ----------
-    loss : Loss
-        With a Hessian.
-    start : ndarray of shape (n_parameters,)
-        First parameters, moved into the bounds.
-    bounds : Bounds
-        Bounds of the parameters.
-    tolerance : float
-        Training has converged when a step lowers the loss by less.
-    max_iter : int
-        Largest number of steps.
-    monitor : Monitor
-        Sees the start and every step.
-
-    Returns
-    -------
-    Trained
     """
+    loss, start, bounds, monitor, _ = task
     at, damping, longest = bounds.clip(start), 1e-2, _LONGEST
     value, gradient, hessian = first = loss(at)
     rest, is_near = np.zeros_like(hessian), False

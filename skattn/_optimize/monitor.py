@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Bounds", "Loss", "Monitor", "Trained", "is_finite"]
+__all__ = ["Bounds", "Loss", "Monitor", "Task", "Trained", "is_finite"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -17,7 +17,7 @@ Evaluation = tuple[float, Array, Array]
 
 
 class Loss(Protocol):
-    """A mean over queries, as a function of parameters."""
+    """A function of parameters, a mean over queries."""
 
     @property
     def n_queries(self) -> int:
@@ -55,16 +55,8 @@ class Bounds(NamedTuple):
 class Trained:
     """Parameters, and how they were reached.
 
-    Attributes
-    ----------
-    parameters : ndarray of shape (n_parameters,)
-        Those of the lowest loss, or of the best validation score.
-    losses : list of float
-        Before the first step, and after each.
-    validation_scores : list of float
-        Likewise; empty without validation rows.
-    has_converged : bool
-        Whether training has converged, or was stopped on purpose.
+    Losses and validation scores are those before the first step, and after each; there are no
+    scores without validation rows. Training that was stopped on purpose has converged.
     """
 
     parameters: Array
@@ -108,6 +100,16 @@ class Monitor:
         """The best parameters that were seen."""
         best = parameters if self.best is None else self.best
         return Trained(best, losses, self.scores, converged)
+
+
+class Task(NamedTuple):
+    """A loss to minimise, from a start, within bounds; the seed is for what is drawn."""
+
+    loss: Loss
+    start: Array
+    bounds: Bounds
+    monitor: Monitor
+    seed: int = 0
 
 
 def is_finite(evaluation: Evaluation) -> bool:

@@ -17,6 +17,7 @@ multiply it by the inverse of that. With a ridge that is meant, C + ridge takes 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -26,7 +27,7 @@ from numpy.typing import NDArray
 from skattn._attention import Moments
 from skattn._smoother.local_fit import Fit
 
-__all__ = ["FLAT", "LineFit", "LocalLinear", "central_moments", "inverse_variances"]
+__all__ = ["FLAT", "LineFit", "LocalLinear", "central_moments", "inverse_variances", "pair_places"]
 
 Array = NDArray[np.float64]
 ArrayOrTensor = TypeVar("ArrayOrTensor", Array, Any)
@@ -157,7 +158,9 @@ class LocalLinear:
         assert queries is not None
         assert moments.center is not None
         sums = moments.sums / moments.total[:, None]
-        mean_value, first, covariance, cross, square = central_moments(sums, queries.shape[1])
+        d = queries.shape[1]
+        mean_value, first, covariance, cross = central_moments(sums, d, pair_places(d))
+        square = np.einsum("qjj->q", covariance) + np.einsum("qj,qj->q", first, first)
         distance = queries - moments.center - first
         variances, axes = np.linalg.eigh(covariance)
         variances = np.maximum(variances, 0.0)
@@ -186,7 +189,18 @@ class LocalLinear:
         return rows
 
 
-def central_moments(sums: ArrayOrTensor, n_directions: int) -> tuple[ArrayOrTensor, ...]:
+@functools.cache
+def pair_places(n_directions: int) -> NDArray[np.intp]:
+    """Columns of the products of each pair of regressors among those of all pairs, flat."""
+    rows, columns = np.triu_indices(n_directions)
+    places = np.empty((n_directions, n_directions), dtype=np.intp)
+    places[rows, columns] = places[columns, rows] = np.arange(len(rows))
+    return places.ravel()
+
+
+def central_moments(
+    sums: ArrayOrTensor, n_directions: int, places: Any
+) -> tuple[ArrayOrTensor, ArrayOrTensor, ArrayOrTensor, ArrayOrTensor]:
     """Means and central moments from normalised sums of the products of degree 1.
 
     Parameters
@@ -195,6 +209,8 @@ def central_moments(sums: ArrayOrTensor, n_directions: int) -> tuple[ArrayOrTens
         Weighted means of v, r, r r' and r v', regressors r centred anywhere.
     n_directions : int
         Number of regressors.
+    places : ndarray or Tensor of shape (n_directions**2,)
+        `pair_places` of them.
 
     Returns
     -------
@@ -203,8 +219,6 @@ def central_moments(sums: ArrayOrTensor, n_directions: int) -> tuple[ArrayOrTens
         Mean of the regressors.
     covariance : of shape (n_queries, n_directions, n_directions)
     cross_covariance : of shape (n_queries, n_directions, n_outputs)
-    square : of shape (n_queries,)
-        Mean squared length of the regressors: rounding of the covariance is a multiple of it.
     """
     d = n_directions
     n_pairs = d * (d + 1) // 2
@@ -212,13 +226,9 @@ def central_moments(sums: ArrayOrTensor, n_directions: int) -> tuple[ArrayOrTens
     mean_value, first = sums[:, :n_outputs], sums[:, n_outputs : n_outputs + d]
     pairs = sums[:, n_outputs + d : n_outputs + d + n_pairs]
     cross = sums[:, n_outputs + d + n_pairs :].reshape(len(sums), d, n_outputs)
-    rows, columns = np.triu_indices(d)
-    place = np.empty((d, d), dtype=np.intp)
-    place[rows, columns] = place[columns, rows] = np.arange(n_pairs)
-    raw = pairs[:, place.ravel()].reshape(len(sums), d, d)
-    square = pairs[:, place.diagonal().copy()].sum(1)
-    covariance = raw - first[:, :, None] * first[:, None, :]
-    return mean_value, first, covariance, cross - first[:, :, None] * mean_value[:, None, :], square
+    covariance = pairs[:, places].reshape(len(sums), d, d)
+    covariance -= first[:, :, None] * first[:, None, :]
+    return mean_value, first, covariance, cross - first[:, :, None] * mean_value[:, None, :]
 
 
 def inverse_variances(variances: Array, ridge: float | Array = 0.0) -> Array:

@@ -25,6 +25,7 @@ from skattn._attention import (
     attend,
     read_blocks,
 )
+from skattn._attention._blocks import squared_weights
 from skattn._geometry.distances import distances
 from skattn._smoother.local_fit import Fit, LocalMean
 from skattn._smoother.local_regression import LocalRegression, read_fits
@@ -204,14 +205,11 @@ def _sums_of_squares(
 
 
 def _squares(block: WeightBlock, regression: Regression) -> Array:
-    """Squares of a block of rows, in place; of keys in part retained, over what is retained."""
-    rows = np.multiply(block.weights, block.weights, out=block.weights)
-    if regression.excluded is not None:
-        excluded = regression.excluded.take(block.queries)
-        queries, keys = excluded.entries(0, rows.shape[1])
-        retained = excluded.retained[queries]
-        rows[queries, keys] /= np.where(retained > 0.0, retained, 1.0)
-    return rows
+    """Squares of a block of rows, in place."""
+    excluded = regression.excluded
+    return squared_weights(
+        block.weights, None if excluded is None else excluded.take(block.queries)
+    )
 
 
 def _read_rows(

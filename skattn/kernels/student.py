@@ -48,7 +48,7 @@ class Student(Kernel):
     def tensor_weights(self, squared: Tensor) -> tuple[Tensor, Tensor]:
         # relative to the nearest key, ((7 + u**2) / (7 + nearest))**-4
         scale = finite_least(squared).add_(self.degrees_of_freedom).reciprocal_()
-        inverse = (self.degrees_of_freedom * scale).addcmul(squared, scale).reciprocal_()
+        inverse = squared.mul(scale).add_(self.degrees_of_freedom * scale).reciprocal_()
         weights = inverse * inverse
         weights.mul_(weights)
         return weights, inverse.mul_(weights).mul_(-4.0 * scale)

@@ -8,7 +8,14 @@ what predicts, with NumPy.
 from skattn.variants._encoder import Encoder
 from skattn.variants._fixed_share import FixedShare
 from skattn.variants._mixture import Mixture
-from skattn.variants._model import Beginning, Model, ParameterBlock, RowNumbers, Variant
+from skattn.variants._model import (
+    Beginning,
+    LearnableMetric,
+    Model,
+    ParameterBlock,
+    RowNumbers,
+    Variant,
+)
 from skattn.variants._query_scale import QueryScale
 from skattn.variants._region_scale import RegionScale
 from skattn.variants._sample_reweighting import SampleReweighting
@@ -17,6 +24,7 @@ __all__ = [
     "Beginning",
     "Encoder",
     "FixedShare",
+    "LearnableMetric",
     "Mixture",
     "Model",
     "ParameterBlock",

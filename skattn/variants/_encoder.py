@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from numbers import Integral, Real
@@ -14,18 +13,8 @@ from numpy.typing import NDArray
 from skattn._geometry.transforms import Transform
 from skattn._sklearn import Interval
 from skattn._smoother import Component
-from skattn.variants._model import (
-    Beginning,
-    Model,
-    ParameterBlock,
-    Parts,
-    RowNumbers,
-    StandardFeatures,
-    Variant,
-)
-
-Array = NDArray[np.float64]
-Indices = NDArray[np.intp]
+from skattn.variants import _model
+from skattn.variants._model import Array, Components, Model, Parts, RowNumbers, Tensor
 
 # Standard deviation of the prior of the network's weights, and frequencies for each feature.
 _NETWORK, _FREQUENCIES = 3.0, 8
@@ -33,7 +22,7 @@ _NETWORK, _FREQUENCIES = 3.0, 8
 _BLOCK = 64
 
 
-class Encoder(Variant):
+class Encoder(_model.Variant):
     """A network whose outputs join the coordinates that distances are measured in.
 
     Features enter as sines and cosines of 8 learned frequencies each, and as they are. The network
@@ -73,8 +62,8 @@ class Encoder(Variant):
     def check(self) -> None:
         """Refuse parameters that are out of range."""
         super().check()
-        if not all(isinstance(size, Integral) and size is not True and size >= 1
-                   for size in self._sizes()) or not self._sizes():  # fmt: skip
+        sizes = self._sizes()
+        if not sizes or not all(_is_count(size) for size in sizes):
             raise ValueError(
                 "hidden_layer_sizes of Encoder must be positive whole numbers, one for each layer "
                 f"and one at least; got {self.hidden_layer_sizes!r}."
@@ -84,7 +73,7 @@ class Encoder(Variant):
         sizes = self.hidden_layer_sizes
         return [sizes] if isinstance(sizes, Integral) else list(sizes)
 
-    def models(self, beginning: Beginning) -> list[Model]:
+    def models(self, beginning: _model.Beginning) -> list[Model]:
         """The only candidate: next to nothing changed, since the last matrix is small."""
         rng, n_plain = np.random.default_rng(beginning.seed), beginning.metric.n_plain
         starts = [0.3 * rng.standard_normal((n_plain, _FREQUENCIES))]
@@ -93,12 +82,16 @@ class Encoder(Variant):
             starts += [rng.standard_normal(shape) * np.sqrt(2.0 / shape[0]), np.zeros(shape[1])]
         outer = rng.standard_normal((sizes[-1], sizes[-1]))
         starts.append(0.3 * outer / np.sqrt(sizes[-1]))
-        network = [ParameterBlock(start, _NETWORK) for start in starts]
+        network = [_model.ParameterBlock(start, _NETWORK) for start in starts]
         return [_Model(beginning.metric, [beginning.metric.block(), *network])]
 
 
+def _is_count(size: Any) -> bool:
+    return isinstance(size, int | np.integer) and size is not True and bool(size >= 1)
+
+
 class _Model(Model):
-    def forward(self, parts: Parts, features: Any) -> RowNumbers:
+    def forward(self, parts: Parts, features: Tensor) -> RowNumbers:
         import torch
 
         factors, frequencies, *layers, outer = parts
@@ -111,16 +104,15 @@ class _Model(Model):
         return RowNumbers([torch.cat([plain, hidden @ outer], dim=1)])
 
     def smoother(
-        self, parts: Parts, components: Sequence[Component], standard: StandardFeatures
+        self, parts: Parts, components: Components, standard: _model.StandardFeatures
     ) -> Component:
         (component,) = components
-        transform = EncodedMap(component.transform, standard, Network.of(parts[1:]))
+        transform = EncodedMap(component.transform, standard, Network(tuple(parts[1:])))
         coordinates = transform.coordinates(component.training_set.X)
         return replace(component, transform=transform, coordinates=coordinates)
 
     def added_squares(self, parts: Parts, x: Array) -> Array:
-        squares: Array = (Network.of(parts[1:]).jacobian(x) ** 2).sum(axis=2)
-        return squares
+        return np.asarray((Network(tuple(parts[1:])).jacobian(x) ** 2).sum(axis=2))
 
 
 @dataclass(frozen=True)
@@ -128,70 +120,46 @@ class Network:
     """Coordinates from periodic embeddings of each feature.
 
     ``[sin, cos](2 pi f_jk x_j)`` of all features j and frequencies k, and x itself, pass through
-    layers ``max(0, a W + b)``, and a matrix makes coordinates of the last one.
-
-    Attributes
-    ----------
-    frequencies : ndarray of shape (n_plain, n_frequencies)
-        f.
-    layers : tuple of pairs of ndarray
-        W and b of each layer.
-    outer : ndarray of shape (n_last, n_coordinates)
-        The matrix.
+    layers ``max(0, a W + b)``, and a matrix makes coordinates of the last one. Its parts are f, W
+    and b of each layer, and the matrix.
     """
 
-    frequencies: Array
-    layers: tuple[tuple[Array, Array], ...]
-    outer: Array
-
-    @classmethod
-    def of(cls, parts: Parts) -> Network:
-        """The network of blocks of parameters."""
-        frequencies, *layers, outer = parts
-        return cls(frequencies, tuple(zip(layers[::2], layers[1::2], strict=True)), outer)
+    parts: tuple[Array, ...]
 
     def coordinates(self, x: Array) -> Array:
         """Coordinates of standardised features (n_rows, n_plain)."""
-        angles = (2.0 * np.pi * self.frequencies * x[:, :, None]).reshape(len(x), -1)
+        *_, (hidden, _) = self._layers(x)
+        return hidden @ self.parts[-1]
+
+    def _layers(self, x: Array) -> Any:
+        """Activations of each layer, and its weights, from the embedding on; None behind it."""
+        angles = (2.0 * np.pi * self.parts[0] * x[:, :, None]).reshape(len(x), -1)
         hidden = np.hstack([np.sin(angles), np.cos(angles), x])
-        for weights, offset in self.layers:
+        for weights, offset in zip(self.parts[1:-1:2], self.parts[2:-1:2], strict=True):
+            yield hidden, weights
             hidden = np.maximum(hidden @ weights + offset, 0.0)
-        return hidden @ self.outer
+        yield hidden, None
 
     def jacobian(self, x: Array) -> Array:
         """Derivatives of the coordinates, (n_rows, n_plain, n_coordinates)."""
-        (n, d), rates = x.shape, 2.0 * np.pi * self.frequencies
-        angles = rates * x[:, :, None]
-        waves, features = np.zeros((2, n, d, d, rates.shape[1])), np.arange(d)
+        (n, d), rates = x.shape, 2.0 * np.pi * self.parts[0]
+        angles, features = rates * x[:, :, None], np.arange(d)
+        waves = np.zeros((2, n, d, d, rates.shape[1]))
         waves[0][:, features, features] = rates * np.cos(angles)
         waves[1][:, features, features] = -rates * np.sin(angles)
         plain = np.broadcast_to(np.eye(d), (n, d, d))
         slopes = np.concatenate([*waves.reshape(2, n, d, -1), plain], axis=2)
-        angles = angles.reshape(n, -1)
-        hidden = np.hstack([np.sin(angles), np.cos(angles), x])
-        for weights, offset in self.layers:
-            before = hidden @ weights + offset
-            hidden = np.maximum(before, 0.0)
-            slopes = (slopes @ weights) * (before > 0.0)[:, None, :]
-        return slopes @ self.outer
+        for (_, weights), (hidden, _) in pairwise(self._layers(x)):
+            slopes = (slopes @ weights) * (hidden > 0.0)[:, None, :]
+        return slopes @ self.parts[-1]
 
 
 @dataclass(frozen=True)
 class EncodedMap:
-    """Coordinates of a metric, and those of a network beside them.
-
-    Attributes
-    ----------
-    metric : Transform
-        Features to the metric's coordinates.
-    standard : StandardFeatures
-        Features to what the network sees.
-    network : Network
-        Makes the other coordinates.
-    """
+    """Coordinates of a metric, and those of a network beside them."""
 
     metric: Transform
-    standard: StandardFeatures
+    standard: _model.StandardFeatures
     network: Network
 
     def coordinates(self, rows: Array) -> Array:
@@ -199,9 +167,9 @@ class EncodedMap:
         encoded = self.network.coordinates(self.standard.coordinates(rows))
         return np.hstack([self.metric.coordinates(rows), encoded])
 
-    def gradient(self, slopes: Array, rows: Array) -> tuple[Indices, Array]:
-        """Features, and slopes (n_rows, n_features, n_outputs) in them, of slopes in coordinates."""
-        n_encoded = self.network.outer.shape[1]
+    def gradient(self, slopes: Array, rows: Array) -> tuple[NDArray[np.intp], Array]:
+        """Features, and slopes (n_rows, n_features, n_outputs) in them, from coordinates."""
+        n_encoded = self.network.parts[-1].shape[1]
         features, plain = self.metric.gradient(slopes[:, :-n_encoded], rows)
         encoded, x = slopes[:, -n_encoded:], self.standard.coordinates(rows)
         by_scaled = np.empty((len(x), x.shape[1], slopes.shape[2]))

@@ -2,31 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skattn import _smoother
 from skattn._sklearn import Interval
-from skattn._smoother import Component
-from skattn.variants._model import (
-    Beginning,
-    LearnableMetric,
-    Model,
-    ParameterBlock,
-    Parts,
-    RowNumbers,
-    StandardFeatures,
-    Variant,
-    softmax,
-)
+from skattn.variants import _model
+from skattn.variants._model import Array, Components, Model, Parts, RowNumbers, Tensor, softmax
 from skattn.variants._region_scale import Regions
-
-Array = NDArray[np.float64]
 
 # Standard deviation of the prior of gates around where they start.
 _GATES = 2.0
@@ -34,18 +20,17 @@ _GATES = 2.0
 _MOST_TRIALS = 6
 
 
-class Mixture(Variant):
+class Mixture(_model.Variant):
     r"""Several learned metrics, each with a share of every prediction.
 
     Component h has factors of its own for all features; predictions are
-    :math:`f(x) = \sum_h g_h(x) f_h(x)` with gates
-    :math:`g(x) = \operatorname{softmax}(xG + b)` of the standardised features.
-    `attention_by_component` of the estimator gives weights and gates.
+    :math:`f(x) = \sum_h g_h(x) f_h(x)` with gates :math:`g(x) = \operatorname{softmax}(xG + b)` of
+    the standardised features. `attention_by_component` of the estimator gives weights and gates.
 
     Parameters
     ----------
     n_components : int, default=2
-        How many; a metric and ``n_features + 1`` numbers for each.
+        Number of metrics; ``n_features + 1`` numbers more for each.
 
     Examples
     --------
@@ -62,7 +47,7 @@ class Mixture(Variant):
     def __init__(self, n_components=2):  # type: ignore[no-untyped-def]
         self.n_components = n_components
 
-    def models(self, beginning: Beginning) -> list[Model]:
+    def models(self, beginning: _model.Beginning) -> list[Model]:
         """Equal components, parted by clusters, or along a feature that the metric counts."""
         x, metric, n_components = beginning.x, beginning.metric, self.n_components
         regions = Regions.of(x, n_components)
@@ -78,13 +63,12 @@ class Mixture(Variant):
 
 
 class _Model(Model):
-    def __init__(self, metric: LearnableMetric, matrix: Array, offset: Array) -> None:
-        common = metric.block()
-        factors = ParameterBlock(np.tile(common.start, (len(offset), 1)), common.spread)
-        gates = [ParameterBlock(part, _GATES) for part in (matrix, offset)]
-        super().__init__(metric, [factors, *gates])
+    def __init__(self, metric: _model.LearnableMetric, matrix: Array, offset: Array) -> None:
+        common, block = metric.block(), _model.ParameterBlock
+        factors = block(np.tile(common.start, (len(offset), 1)), common.spread)
+        super().__init__(metric, [factors, block(matrix, _GATES), block(offset, _GATES)])
 
-    def forward(self, parts: Parts, features: Any) -> RowNumbers:
+    def forward(self, parts: Parts, features: Tensor) -> RowNumbers:
         factors, matrix, offset = parts
         coordinates = [self.metric.coordinates(each, features) for each in factors]
         x = features[:, : self.metric.n_plain]
@@ -94,30 +78,20 @@ class _Model(Model):
         return [self.metric.matrix_at(each) for each in parts[0]]
 
     def smoother(
-        self, parts: Parts, components: Sequence[Component], standard: StandardFeatures
+        self, parts: Parts, components: Components, standard: _model.StandardFeatures
     ) -> _smoother.Mixture:
         return _smoother.Mixture(tuple(components), LinearGate(standard, *parts[1:]))
 
 
 @dataclass(frozen=True)
 class LinearGate:
-    """Shares softmax(x G + b); far away, one component has them all.
+    """Shares softmax(x G + b); far away, one component has them all."""
 
-    Attributes
-    ----------
-    standard : StandardFeatures
-        x of rows.
-    matrix : ndarray of shape (n_plain, n_components)
-        G.
-    offset : ndarray of shape (n_components,)
-        b.
-    """
-
-    standard: StandardFeatures
+    standard: _model.StandardFeatures
     matrix: Array
     offset: Array
 
     def shares(self, X: Array) -> Array:
         """Shares at rows (n_rows, n_features), of shape (n_rows, n_components)."""
         logits = self.standard.coordinates(X) @ self.matrix + self.offset
-        return softmax(logits)  # type: ignore[no-any-return]
+        return np.asarray(softmax(logits))

@@ -1,4 +1,4 @@
-"""Models that depend on the rows: a function of parameters, trained on tensors, applied in NumPy.
+"""Models that depend on the rows: functions of parameters, trained on tensors, applied with NumPy.
 
 A model gives every row coordinates z for each of its components, and may give it gates g, a
 log-scale r and a log-factor c: all functions of the row alone. Between a query q and a key i,
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,22 +22,11 @@ from skattn._geometry.transforms import Scaler
 from skattn._sklearn import check_parameters
 from skattn._smoother import Component, Mixture
 
-if TYPE_CHECKING:
-    from torch import Tensor
-
-__all__ = [
-    "Beginning",
-    "LearnableMetric",
-    "Model",
-    "ParameterBlock",
-    "RowNumbers",
-    "StandardFeatures",
-    "Variant",
-    "softmax",
-]
-
 Array = NDArray[np.float64]
-Parts = Sequence[Any]  # arrays or tensors, one a block of parameters
+ArrayOrTensor = Any
+Tensor = Any  # whose type is known only where PyTorch is installed
+Parts = Sequence[ArrayOrTensor]
+Components = Sequence[Component]
 
 # Standard deviation that the prior gives log-factors of features around those of the given metric.
 _FEATURES = 1.0
@@ -47,18 +36,16 @@ _FARTHEST = 8.0
 
 @dataclass(frozen=True)
 class RowNumbers:
-    """Numbers that a model gives each row, as tensors.
+    """Numbers that a model gives each row, as tensors; None for what it does not give.
 
     Attributes
     ----------
     coordinates : list of Tensor of shape (n_rows, n_coordinates)
         Coordinates for each component.
     gates : Tensor of shape (n_rows, n_components) or None
-        Shares of the components, for rows as queries; None for a single component.
-    log_scales : Tensor of shape (n_rows,) or None
-        Logarithms of what multiplies all factors of a row as query.
-    log_factors : Tensor of shape (n_rows,) or None
-        Logarithms of what multiplies the weights of a row as key.
+        Shares of the components, for rows as queries.
+    log_scales, log_factors : Tensor of shape (n_rows,) or None
+        Logarithms of what multiplies all factors of a row as query, its weights as key.
     """
 
     coordinates: list[Tensor]
@@ -72,78 +59,28 @@ class RowNumbers:
         return [*self.coordinates, *(other for other in others if other is not None)]
 
     def detached(self) -> RowNumbers:
-        """The same numbers, outside autograd."""
+        """Equal numbers, outside autograd."""
         others = (self.gates, self.log_scales, self.log_factors)
-        return RowNumbers(
-            [part.detach() for part in self.coordinates],
-            *(None if other is None else other.detach() for other in others),
-        )
+        rest = [None if other is None else other.detach() for other in others]
+        return RowNumbers([part.detach() for part in self.coordinates], *rest)
 
     def zeros(self) -> RowNumbers:
         """Zeros of the same shapes."""
         others = (self.gates, self.log_scales, self.log_factors)
-        return RowNumbers(
-            [part.new_zeros(part.shape) for part in self.coordinates],
-            *(None if other is None else other.new_zeros(other.shape) for other in others),
-        )
+        rest = [None if other is None else other.new_zeros(other.shape) for other in others]
+        return RowNumbers([part.new_zeros(part.shape) for part in self.coordinates], *rest)
 
 
 @dataclass(frozen=True)
 class StandardFeatures:
-    """Standardised features, around their medians: what a row is told apart by.
-
-    Attributes
-    ----------
-    scaler : Scaler
-        Standardises the features that are not constant.
-    middle : ndarray of shape (n_scaled,)
-        Medians of the training rows, scaled.
-    """
+    """Standardised features, less their medians: what tells rows apart."""
 
     scaler: Scaler
     middle: Array
 
     def coordinates(self, rows: Array) -> Array:
-        """Standardised features of rows (n_rows, n_features), (n_rows, n_scaled)."""
+        """Standardised features of rows (n_rows, n_features), (n_rows, n_plain)."""
         return self.scaler.coordinates(rows) - self.middle
-
-
-@dataclass(frozen=True)
-class LearnableMetric:
-    """A metric with log-factors of its features, to be learned further.
-
-    Attributes
-    ----------
-    matrix : ndarray of shape (n_features, n_coordinates)
-        Multiplied with features (and ranks) where the log-factors are zero.
-    n_plain : int
-        Number of features that are no ranks; they come first.
-    is_scalar : bool
-        Whether there is one log-factor for all features.
-    """
-
-    matrix: Array
-    n_plain: int
-    is_scalar: bool
-
-    @property
-    def n_factors(self) -> int:
-        """Number of log-factors."""
-        return 1 if self.is_scalar else len(self.matrix)
-
-    def block(self, start: float = 0.0, spread: float = _FEATURES) -> ParameterBlock:
-        """Log-factors, all of which start at the same number."""
-        return ParameterBlock(np.full(self.n_factors, start), spread)
-
-    def coordinates(self, log_factors: Any, features: Any) -> Any:
-        """Coordinates of rows, tensors (n_rows, n_features)."""
-        matrix = features.new_tensor(self.matrix)
-        return (features * log_factors.exp()) @ matrix
-
-    def matrix_at(self, log_factors: Array) -> Array:
-        """The metric with its log-factors."""
-        found: Array = np.exp(log_factors)[:, None] * self.matrix
-        return found
 
 
 @dataclass(frozen=True)
@@ -153,7 +90,7 @@ class ParameterBlock:
     Attributes
     ----------
     start : ndarray
-        First values, which the prior is centred at.
+        First values, at which the prior is centred.
     spread : float
         Standard deviation of the prior.
     bounds : pair of float, default=None
@@ -164,58 +101,69 @@ class ParameterBlock:
     spread: float
     bounds: tuple[float, float] | None = None
 
-    @property
     def limits(self) -> tuple[Array, Array]:
-        """Lower and upper bound of each value."""
+        """Lower and upper bounds, each of shape (n_values,)."""
+        start = self.start.ravel()
         if self.bounds is None:
-            return self.start - _FARTHEST, self.start + _FARTHEST
-        return np.full_like(self.start, self.bounds[0]), np.full_like(self.start, self.bounds[1])
+            return start - _FARTHEST, start + _FARTHEST
+        return np.full_like(start, self.bounds[0]), np.full_like(start, self.bounds[1])
+
+
+@dataclass(frozen=True)
+class LearnableMetric:
+    """A metric with log-factors of its features, to be learned further.
+
+    Attributes
+    ----------
+    matrix : ndarray of shape (n_features, n_coordinates)
+        Multiplied with features and, behind them, ranks, where the log-factors are zero.
+    n_plain : int
+        Number of features that are no ranks.
+    is_scalar : bool
+        Whether there is one log-factor for all features.
+    """
+
+    matrix: Array
+    n_plain: int
+    is_scalar: bool
+
+    def block(self, start: float = 0.0, spread: float = _FEATURES) -> ParameterBlock:
+        """Log-factors, all of which start at the same number."""
+        return ParameterBlock(np.full(1 if self.is_scalar else len(self.matrix), start), spread)
+
+    def coordinates(self, log_factors: Tensor, features: Tensor) -> Tensor:
+        """Coordinates of rows (n_rows, n_features)."""
+        return (features * log_factors.exp()) @ features.new_tensor(self.matrix)
+
+    def matrix_at(self, log_factors: Array) -> Array:
+        """The metric with its log-factors."""
+        return np.asarray(np.exp(log_factors)[:, None] * self.matrix)
 
 
 class Model:
     """A metric, and what makes it depend on the rows, as a function of blocks of parameters.
 
-    By default the metric alone. A subclass passes its blocks, the log-factors of the features
-    first, and defines `forward` (on tensors) and `smoother` (with NumPy), which must agree.
-
-    Parameters
-    ----------
-    metric : LearnableMetric
-        The metric to begin with.
-    blocks : sequence of ParameterBlock
-        All parameters.
+    By default the metric alone. A subclass passes its blocks, log-factors of the features first,
+    and defines `forward`, on tensors, and `smoother`, with NumPy, which must agree.
     """
 
     def __init__(self, metric: LearnableMetric, blocks: Sequence[ParameterBlock]) -> None:
         self.metric, self.blocks = metric, tuple(blocks)
+        self.start = np.concatenate([block.start.ravel() for block in blocks])
+        self.spread = np.concatenate([np.full(each.start.size, each.spread) for each in blocks])
+        lower, upper = zip(*(block.limits() for block in blocks), strict=True)
+        self.bounds = np.concatenate(lower), np.concatenate(upper)
 
-    @property
-    def start(self) -> Array:
-        """First parameters, (n_parameters,)."""
-        return np.concatenate([block.start.ravel() for block in self.blocks])
-
-    @property
-    def spread(self) -> Array:
-        """Standard deviations of the prior, (n_parameters,)."""
-        return np.concatenate([np.full(block.start.size, block.spread) for block in self.blocks])
-
-    @property
-    def bounds(self) -> tuple[Array, Array]:
-        """Lower and upper bounds, each of shape (n_parameters,)."""
-        limits = [block.limits for block in self.blocks]
-        lower, upper = (np.concatenate([part.ravel() for part in side]) for side in zip(*limits))
-        return lower, upper
-
-    def split(self, parameters: Any) -> list[Any]:
-        """Parameters (n_parameters,), an array or a tensor, block by block."""
+    def split(self, parameters: ArrayOrTensor) -> list[ArrayOrTensor]:
+        """Parameters (n_parameters,) block by block."""
         parts, first = [], 0
         for block in self.blocks:
             parts.append(parameters[first : first + block.start.size].reshape(block.start.shape))
             first += block.start.size
         return parts
 
-    def forward(self, parts: Parts, features: Any) -> RowNumbers:
-        """Numbers of all rows, tensors (n_rows, n_features); differentiable in the parameters."""
+    def forward(self, parts: Parts, features: Tensor) -> RowNumbers:
+        """Numbers of all rows (n_rows, n_features); differentiable in the parameters."""
         return RowNumbers([self.metric.coordinates(parts[0], features)])
 
     def matrices(self, parts: Parts) -> list[Array]:
@@ -223,22 +171,19 @@ class Model:
         return [self.metric.matrix_at(parts[0])]
 
     def smoother(
-        self, parts: Parts, components: Sequence[Component], standard: StandardFeatures
+        self, parts: Parts, components: Components, standard: StandardFeatures
     ) -> Component | Mixture:
-        """What predicts, given a component under each of the `matrices`."""
+        """Keys that predict, from a component under each of the `matrices`."""
         return components[0]
 
     def added_squares(self, parts: Parts, x: Array) -> Array:
-        """Squared lengths of the derivatives of coordinates that are added to the metric's.
-
-        Of standardised features (n_rows, n_plain), in the same shape.
-        """
+        """Squared slopes of added coordinates in standardised features, in the shape of x."""
         return np.zeros(x.shape)
 
 
 @dataclass(frozen=True)
 class Beginning:
-    """What a variant starts from.
+    """Where a variant starts.
 
     Attributes
     ----------
@@ -259,17 +204,14 @@ class Beginning:
 
 
 class Variant(BaseEstimator):
-    """Base class of variants.
-
-    A variant has parameters, their constraints, and `models`.
-    """
+    """Base class of variants, which have parameters, their constraints, and `models`."""
 
     _parameter_constraints: ClassVar[dict[str, list[Any]]] = {}
     #: Solvers that can learn it; the first one is meant by "auto".
     solvers: ClassVar[tuple[str, ...]] = ("lbfgs", "adam")
-    #: Tolerance of "lbfgs", and learning rate of "adam". A step in which little happens is not to
-    #: be the last one.
+    #: Tolerance of "lbfgs": a step in which little happens is not to be the last one.
     tol: ClassVar[float] = 1e-5
+    #: Learning rate of "adam".
     learning_rate: ClassVar[float] = 0.05
     #: Steps in which candidate models compete; with 0, their losses at the start are compared.
     trial_steps: ClassVar[int] = 0
@@ -287,8 +229,8 @@ class Variant(BaseEstimator):
         raise NotImplementedError(f"{type(self).__name__} defines no models.")
 
 
-def softmax(logits: Any) -> Any:
-    """Shares of the columns of an array or a tensor, which sum to 1 in each row."""
+def softmax(logits: ArrayOrTensor) -> ArrayOrTensor:
+    """Shares of the columns, which sum to 1 in each row."""
     if not isinstance(logits, np.ndarray):
         return logits.softmax(dim=1)
     shares = np.exp(logits - logits.max(axis=1, keepdims=True))

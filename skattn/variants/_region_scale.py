@@ -1,43 +1,29 @@
-"""A factor of all bandwidths for each of some regions."""
+"""A factor of the metric in each of some regions."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.cluster.vq import kmeans2
 
-from skattn._geometry.training_set import Exclusion
 from skattn._sklearn import Interval
 from skattn._smoother import Component
-from skattn.variants._model import (
-    Beginning,
-    LearnableMetric,
-    Model,
-    ParameterBlock,
-    Parts,
-    RowNumbers,
-    StandardFeatures,
-    Variant,
-    softmax,
-)
-
-Array = NDArray[np.float64]
+from skattn.variants import _model
+from skattn.variants._model import Array, Components, Model, Parts, RowNumbers, Tensor, softmax
 
 # Standard deviation of the prior of log-factors of regions, and rows of each region at least.
 _REGIONS, _ROWS_OF_A_REGION = 1.5, 25
 
 
-class RegionScale(Variant):
-    """A learned factor of the whole metric in each of some regions, which rows belong to by degrees.
+class RegionScale(_model.Variant):
+    """A learned factor of the whole metric in each of some regions, weighted by membership.
 
-    Regions are clusters of the training rows; the factor at a query is a mean of theirs, of
-    logarithms, by how near their centres are. `query_factors` of the estimator gives it.
+    Regions are clusters of the training rows; the factor at a query is a geometric mean of theirs,
+    by how near their centres are. `query_factors` of the estimator gives it.
 
     Parameters
     ----------
@@ -56,7 +42,7 @@ class RegionScale(Variant):
     def __init__(self, n_regions=8):  # type: ignore[no-untyped-def]
         self.n_regions = n_regions
 
-    def models(self, beginning: Beginning) -> list[Model]:
+    def models(self, beginning: _model.Beginning) -> list[Model]:
         """The only candidate: nothing changed."""
         n_regions = int(np.clip(len(beginning.x) // _ROWS_OF_A_REGION, 2, self.n_regions))
         return [_Model(beginning.metric, Regions.of(beginning.x, n_regions))]
@@ -79,10 +65,7 @@ class Regions:
 
     @classmethod
     def of(cls, x: Array, n_regions: int) -> Regions:
-        """Clusters of rows; fewer of fewer distinct rows.
-
-        They start along the direction in which rows differ most.
-        """
+        """Clusters of rows, started along the direction of most variance; fewer of few rows."""
         distinct = np.unique(x, axis=0)
         away = distinct - x.mean(axis=0)
         along = away @ np.linalg.eigh(away.T @ away)[1][:, -1]
@@ -102,47 +85,36 @@ class Regions:
     def memberships(self, x: Array) -> Array:
         """Degrees to which rows belong to regions, (n_rows, n_regions); they sum to 1."""
         products = x @ self.centers.T - 0.5 * (self.centers**2).sum(axis=1)
-        return softmax(products / self.width**2)  # type: ignore[no-any-return]
+        return np.asarray(softmax(products / self.width**2))
 
 
 class _Model(Model):
-    def __init__(self, metric: LearnableMetric, regions: Regions) -> None:
-        factors = ParameterBlock(np.zeros(len(regions.centers)), _REGIONS)
+    def __init__(self, metric: _model.LearnableMetric, regions: Regions) -> None:
+        factors = _model.ParameterBlock(np.zeros(len(regions.centers)), _REGIONS)
         super().__init__(metric, [metric.block(), factors])
         self.regions = regions
 
-    def forward(self, parts: Parts, features: Any) -> RowNumbers:
+    def forward(self, parts: Parts, features: Tensor) -> RowNumbers:
         x = features[:, : self.metric.n_plain]
         matrix, offset = (features.new_tensor(part) for part in self.regions.gates())
         coordinates = self.metric.coordinates(parts[0], features)
         return RowNumbers([coordinates], log_scales=softmax(x @ matrix + offset) @ parts[1])
 
     def smoother(
-        self, parts: Parts, components: Sequence[Component], standard: StandardFeatures
+        self, parts: Parts, components: Components, standard: _model.StandardFeatures
     ) -> Component:
-        (component,) = components
-        return replace(component, query_scale=MeanRegionScale(standard, self.regions, parts[1]))
+        return replace(components[0], query_scale=MeanScale(standard, self.regions, parts[1]))
 
 
 @dataclass(frozen=True)
-class MeanRegionScale:
-    """Divisors of the distances of queries: geometric means of those of the regions.
+class MeanScale:
+    """Divisors of the distances of queries: inverse geometric means of factors of regions."""
 
-    Attributes
-    ----------
-    standard : StandardFeatures
-        Features in which regions are.
-    regions : Regions
-        Where they are.
-    log_factors : ndarray of shape (n_regions,)
-        Logarithm of what the metric is multiplied with in each region.
-    """
-
-    standard: StandardFeatures
+    standard: _model.StandardFeatures
     regions: Regions
     log_factors: Array
 
-    def scales(self, X: Array, coordinates: Array, excluded: Exclusion | None) -> Array:
+    def scales(self, X: Array, coordinates: Array, excluded: Any) -> Array:
         """Divisors at rows (n_rows, n_features), (n_rows,)."""
         memberships = self.regions.memberships(self.standard.coordinates(X))
-        return np.exp(-(memberships @ self.log_factors))
+        return np.asarray(np.exp(-(memberships @ self.log_factors)))

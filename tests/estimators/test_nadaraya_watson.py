@@ -1,5 +1,6 @@
 """NadarayaWatsonRegressor, used as scikit-learn users do."""
 
+import copy
 import io
 import pickle
 import tracemalloc
@@ -14,14 +15,21 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse import csr_array
 from sklearn.base import clone
 from sklearn.datasets import load_diabetes
-from sklearn.linear_model import RidgeCV
-from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
+from sklearn.linear_model import LinearRegression, RidgeCV
+from sklearn.model_selection import (
+    GridSearchCV,
+    GroupKFold,
+    KFold,
+    cross_val_predict,
+    cross_val_score,
+)
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skattn import NadarayaWatsonRegressor
+from skattn._smoother.local_linear import FLAT
 from skattn.kernels import KERNELS
 
 BANDWIDTHS = [0.5, 1.0, 2.0]
@@ -72,6 +80,7 @@ def test_two_jobs_give_the_scores_of_one(diabetes):
     X, y = diabetes
     one, two = search().fit(X, y), search(n_jobs=2).fit(X, y)
     assert_array_equal(one.cv_results_["mean_test_score"], two.cv_results_["mean_test_score"])
+    X, y = X[:100, :3], y[:100]
     assert_array_equal(
         cross_val_score(NadarayaWatsonRegressor(n_jobs=2), X, y, n_jobs=2),
         cross_val_score(NadarayaWatsonRegressor(), X, y),
@@ -217,12 +226,13 @@ def test_top_weights_are_those_of_the_full_matrix(diabetes):
     assert (left_out.indices != np.arange(442)).all()
 
 
-def test_effective_dof_is_the_trace_of_the_smoother_matrix(diabetes):
+@pytest.mark.parametrize("degree", [0, 1])
+def test_effective_dof_is_the_trace_of_the_smoother_matrix(degree, diabetes):
     X, y = diabetes
-    model = NadarayaWatsonRegressor(0.05).fit(X, y)
+    model = NadarayaWatsonRegressor(0.05, degree=degree).fit(X, y)
     diagonal = np.diag(model.attention_weights(X))
-    assert_allclose(model.leverage(), diagonal, rtol=1e-12)
-    assert_allclose(model.effective_dof_, diagonal.sum(), rtol=1e-12)
+    assert_allclose(model.leverage(), diagonal, rtol=1e-9)
+    assert_allclose(model.effective_dof_, diagonal.sum(), rtol=1e-9)
 
 
 def test_displays_do_not_compute_the_trace(diabetes, monkeypatch):
@@ -270,8 +280,8 @@ def test_callers_arrays_are_not_written_to(rng):
     model = NadarayaWatsonRegressor(kernel="tricube").fit(X, y, sample_weight=weights)
     model.predict(X)
     model.attention_weights(X, top_k=2)
-    for array, copy in zip((X, y, weights), copies, strict=True):
-        assert_array_equal(array, copy)
+    for array, original in zip((X, y, weights), copies, strict=True):
+        assert_array_equal(array, original)
     X[:], y[:] = 0.0, 0.0  # nor does the model hold on to them
     assert_array_equal(model.predict(copies[0]), model.fit(*copies[:2]).predict(copies[0]))
 
@@ -315,3 +325,254 @@ def test_memory_stays_at_blocks_of_the_matrix(what, rng):
     finally:
         tracemalloc.stop()
     assert peak < 16e6
+
+
+# Local lines
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_lines_reproduce_linear_targets_inside_and_beyond_the_data(kernel, rng):
+    X = rng.uniform(-1.0, 1.0, (60, 2))
+    queries = rng.uniform(-1.3, 1.3, (9, 2))
+    model = NadarayaWatsonRegressor(1.5, kernel=kernel, degree=1)
+    model.fit(X, 3.0 + X @ [2.0, -5.0])
+    assert_allclose(model.predict(queries), 3.0 + queries @ [2.0, -5.0], atol=1e-9)
+    assert_allclose(model.predict(None), 3.0 + X @ [2.0, -5.0], atol=1e-9)
+    assert_allclose(model.predict_gradient(queries), np.tile([2.0, -5.0], (9, 1)), atol=1e-7)
+    _, std = model.predict(queries, return_std=True)
+    assert_allclose(std, 0.0, atol=1e-9)
+
+
+def test_infinite_bandwidths_at_degree_one_are_linear_regression(plane, rng):
+    X, y, queries = plane
+    weights = rng.random(40)
+    model = NadarayaWatsonRegressor(np.inf, degree=1).fit(X, y, sample_weight=weights)
+    ols = LinearRegression().fit(X, y, sample_weight=weights)
+    assert_allclose(model.predict(queries), ols.predict(queries), rtol=1e-9)
+    assert_allclose(model.predict_gradient(queries), np.tile(ols.coef_, (9, 1)), rtol=1e-9)
+    assert_allclose(model.effective_dof_, 3.0, rtol=1e-9)
+
+
+def test_single_key_in_the_support_is_its_target_at_degree_one():
+    X, y = np.array([[0.0], [1.0], [2.0]]), np.array([5.0, -1.0, 4.0])
+    for kernel in ("epanechnikov", "gaussian"):
+        model = NadarayaWatsonRegressor(1e-3, kernel=kernel, degree=1).fit(X, y)
+        assert_allclose(model.predict([[0.0002], [1.0], [50.0]]), [5.0, -1.0, 4.0], rtol=1e-9)
+        assert_array_equal(model.predict_gradient([[1.0]]), [[0.0]])
+
+
+def test_lines_with_fewer_rows_than_features_go_through_the_rows(rng):
+    X, y = rng.standard_normal((4, 9)), rng.standard_normal(4)
+    model = NadarayaWatsonRegressor(3.0, degree=1).fit(X, y)
+    assert_allclose(model.predict(X), y, rtol=1e-7)
+    assert np.isfinite(model.predict(10.0 * X)).all()
+    assert_allclose(model.effective_dof_, 4.0, rtol=1e-7)
+
+
+@pytest.mark.parametrize(("d", "bandwidth"), [(1, 0.05), (2, 0.3), (4, 0.3), (6, 0.3)])
+def test_weights_of_lines_are_exact_where_few_rows_matter(d, bandwidth, rng):
+    # covariances are nearly singular there, and arms long
+    X, y, queries = (rng.standard_normal(shape) for shape in ((100, d), 100, (60, d)))
+    queries *= 2.0
+    model = NadarayaWatsonRegressor(bandwidth, degree=1).fit(X, y)
+    weights = model.attention_weights(queries)
+    scale = np.abs(weights).sum(axis=1)
+    assert (np.abs(weights.sum(axis=1) - 1.0) / scale).max() < 1e-9
+    # rounding is multiplied by 1 / FLAT at most: see skattn/smoother/_lines.py
+    assert (np.abs(weights @ y - model.predict(queries)) / scale).max() < 2e-16 / FLAT
+    std = model.predict(queries, return_std=True)[1]
+    alone = [model.predict(query[None], return_std=True)[1][0] for query in queries]
+    if d <= 4:  # in more dimensions, the lines themselves are sensitive to the last digit
+        assert_allclose(std, alone, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["loo", "gcv", "aicc"])
+@pytest.mark.parametrize("adaptive", [None, "query", "key"])
+@pytest.mark.parametrize("degree", [0, 1])
+def test_criterion_is_that_of_the_fitted_model(name, adaptive, degree, wave):
+    X, y = wave
+    model = NadarayaWatsonRegressor(name, degree=degree, adaptive=adaptive).fit(X, y)
+    trace, residuals = model.effective_dof_, y - model.predict(X)
+    if adaptive is not None:  # a row is not its own neighbor; as a query, it is
+        number = model.n_neighbors_
+        assert 1 <= number <= 39
+        at = [number] if number == 39 else [number, number + 1]
+        curve = model.criterion_curve(at, criterion=name)
+    else:
+        curve = model.criterion_curve(model.bandwidth_, criterion=name)
+    assert_allclose(curve[0], model.criterion_, rtol=1e-9)
+    if name == "loo":
+        assert_allclose(model.criterion_, np.mean((y - model.predict(None)) ** 2), rtol=1e-9)
+    elif adaptive is None and name == "gcv":
+        assert_allclose(model.criterion_, np.mean(residuals**2) / (1 - trace / 40) ** 2, rtol=1e-8)
+    elif adaptive is None:
+        penalty = (1 + trace / 40) / (1 - (trace + 2) / 40)
+        assert_allclose(model.criterion_, np.log(np.mean(residuals**2)) + penalty, rtol=1e-8)
+
+
+def test_local_lines_have_less_bias_at_the_boundary_than_means():
+    X = np.linspace(0.0, 1.0, 100)[:, None]
+    y = np.exp(X[:, 0])
+    errors = [
+        np.abs(NadarayaWatsonRegressor(0.1, degree=degree).fit(X, y).predict([[0.0]]) - 1.0)[0]
+        for degree in (0, 1)
+    ]
+    assert errors[1] < 0.1 * errors[0]
+
+
+# Adaptive bandwidths
+
+
+def squared_distances(queries, X, bandwidth):
+    return (((queries[:, None] - X) / bandwidth) ** 2).sum(axis=2)
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.parametrize("kernel", ["gaussian", "epanechnikov", "student"])
+def test_radius_of_a_query_reaches_its_nth_neighbor(plane, kernel, degree):
+    X, y, queries = plane
+    relative = np.array([1.0, 2.0])
+    model = NadarayaWatsonRegressor(
+        relative, kernel=kernel, degree=degree, adaptive="query", n_neighbors=6
+    ).fit(X, y)
+    radii = np.sort(np.sqrt(squared_distances(queries, X, relative)), axis=1)[:, 5]
+    fixed = [
+        NadarayaWatsonRegressor(relative * radius, kernel=kernel, degree=degree).fit(X, y)
+        for radius in radii
+    ]
+    for method in ("predict", "attention_weights", "effective_neighbors"):
+        expected = [getattr(one, method)(q[None])[0] for one, q in zip(fixed, queries, strict=True)]
+        assert_allclose(getattr(model, method)(queries), expected, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("kernel", ["gaussian", "student"])
+def test_radii_of_keys_are_distances_to_their_nth_neighbors(plane, kernel):
+    X, y, queries = plane
+    model = NadarayaWatsonRegressor(0.5, kernel=kernel, adaptive="key", n_neighbors=6).fit(X, y)
+    distances = np.sqrt(squared_distances(X, X, 0.5))
+    radii = np.sort(distances, axis=1)[:, 6]  # the first is the row itself
+    squared = squared_distances(queries, X, 0.5) / radii**2
+    kernels = {"gaussian": lambda u2: np.exp(-0.5 * u2), "student": lambda u2: (1 + u2 / 7.0) ** -4}
+    weights = kernels[kernel](squared) / radii**2
+    weights /= weights.sum(axis=1, keepdims=True)
+    assert_allclose(model.attention_weights(queries), weights, rtol=1e-9, atol=1e-15)
+    assert_allclose(model.predict(queries), weights @ y, rtol=1e-9)
+
+
+def test_one_number_of_neighbors_is_only_a_scale_of_the_bandwidth(plane, configuration):
+    X, y, queries = plane
+    if "adaptive" not in configuration:
+        return
+    one = NadarayaWatsonRegressor(1.0, **configuration).fit(X, y)
+    other = NadarayaWatsonRegressor(1024.0, **configuration).fit(X, y)
+    assert_allclose(other.predict(queries), one.predict(queries), rtol=1e-9)
+    assert_allclose(other.predict(None), one.predict(None), rtol=1e-9)
+
+
+@pytest.mark.parametrize("adaptive", ["query", "key"])
+@pytest.mark.parametrize("degree", [0, 1])
+def test_all_other_rows_may_be_neighbors(wave, adaptive, degree):
+    X, y = wave
+    model = NadarayaWatsonRegressor(1.0, adaptive=adaptive, n_neighbors=39, degree=degree)
+    weights = model.fit(X, y).attention_weights(X)
+    assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-10)
+    assert model.n_neighbors_ == 39
+    assert np.isfinite(model.predict(None)).all()
+
+
+@pytest.mark.parametrize("adaptive", ["query", "key"])
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.filterwarnings("ignore:.*copies of others")
+def test_ties_and_copies_do_not_make_a_radius_of_zero(adaptive, degree):
+    X = np.repeat([0.0, 1.0, 3.0], [5, 1, 4])[:, None]
+    y = np.arange(10.0)
+    model = NadarayaWatsonRegressor(1.0, adaptive=adaptive, n_neighbors=2, degree=degree).fit(X, y)
+    for queries in (X, [[0.5], [2.0], [1e9]], None):
+        assert np.isfinite(model.predict(queries)).all()
+    for n_neighbors in (None, 1):
+        model.set_params(n_neighbors=n_neighbors, bandwidth="loo").fit(X, y)
+        assert np.isfinite(model.predict(X)).all()
+
+
+@pytest.mark.parametrize("adaptive", ["query", "key"])
+def test_the_criterion_is_that_of_what_is_fitted_where_features_are_smoothed_out(adaptive, rng):
+    X = rng.uniform(size=(60, 2))
+    y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(60)
+    model = NadarayaWatsonRegressor([0.3, np.inf], adaptive=adaptive, n_neighbors=5).fit(X, y)
+    error = np.mean((y - model.predict(None)) ** 2)
+    assert_allclose(model.criterion_curve([5]), error, rtol=1e-10)
+
+
+def test_rows_of_no_weight_leave_nothing_out(rng):
+    X, y = rng.uniform(size=(40, 1)), rng.standard_normal(40)
+    weights = rng.integers(0, 2, 40)
+    model = NadarayaWatsonRegressor(0.1, adaptive="key", n_neighbors=4)
+    model.fit(X, y, sample_weight=weights)
+    absent = weights == 0
+    assert_allclose(model.predict(None)[absent], model.predict(X[absent]), rtol=1e-12)
+
+
+def test_importances_stay_importances_when_copies_are_merged(rng):
+    x, y = rng.uniform(size=20), rng.standard_normal((2, 20))
+    X, targets = np.tile(x, 4)[:, None], np.tile(y.ravel(), 2)
+    curves = [
+        NadarayaWatsonRegressor(0.2).fit(X, targets, sample_weight=w).criterion_curve([0.2])
+        for w in (np.full(80, 0.5), np.full(80, 0.55))
+    ]
+    assert_allclose(curves[0], curves[1], rtol=1e-12)
+
+
+# Fitting again, and in searches
+
+
+def test_refit_forgets_what_was_selected(wave):
+    X, y = wave
+    model = NadarayaWatsonRegressor(adaptive="query").fit(X, y)
+    assert 1 <= model.n_neighbors_ < 40
+    assert model.criterion_ > 0.0
+    model.set_params(adaptive=None, bandwidth=0.3).fit(X, y)
+    assert not hasattr(model, "n_neighbors_")
+    assert not hasattr(model, "criterion_")
+    fresh = NadarayaWatsonRegressor(0.3).fit(X, y)
+    assert_array_equal(model.predict(X), fresh.predict(X))
+    assert set(vars(model)) == set(vars(fresh))
+    model.set_params(adaptive="key", n_neighbors=4).fit(X, y)
+    assert model.n_neighbors_ == 4
+    assert not hasattr(model, "criterion_")
+
+
+def test_fitting_leaves_every_parameter_alone(wave):
+    X, y = wave
+    relative = np.array([2.0])
+    model = NadarayaWatsonRegressor(relative, degree=1, adaptive="query", kernel="tricube")
+    before = copy.deepcopy(model.get_params())
+    model.fit(X, y)
+    model.bandwidth_[:] = -1.0  # the caller's array is not what is stored
+    assert model.get_params() == before
+    assert model.bandwidth is relative
+    assert model.n_neighbors is None
+
+
+def test_grid_search_over_the_degree_prefers_lines_for_a_linear_target(rng):
+    X = rng.uniform(0.0, 1.0, (80, 2))
+    y = X @ [3.0, -2.0] + 0.05 * rng.standard_normal(80)
+    degrees = {"nadarayawatsonregressor__degree": [0, 1]}
+    adaptive = {
+        "nadarayawatsonregressor__adaptive": ["query"],
+        "nadarayawatsonregressor__n_neighbors": [20],
+    }
+    pipeline = make_pipeline(StandardScaler(), NadarayaWatsonRegressor(1.0))
+    search = GridSearchCV(pipeline, [degrees, degrees | adaptive], cv=3).fit(X, y)
+    assert search.best_params_["nadarayawatsonregressor__degree"] == 1
+    assert np.isfinite(search.cv_results_["mean_test_score"]).all()
+
+
+def test_cross_validated_predictions_are_those_of_the_folds(plane, configuration):
+    X, y, _ = plane
+    model = NadarayaWatsonRegressor(0.4, **configuration)
+    folds = KFold(4, shuffle=True, random_state=0)
+    predicted = cross_val_predict(model, X, y, cv=folds)
+    for train, test in folds.split(X):
+        alone = clone(model).fit(X[train], y[train])
+        assert_array_equal(predicted[test], alone.predict(X[test]))
+    assert np.isfinite(cross_val_score(model, X, y, cv=folds)).all()

@@ -7,22 +7,18 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skattn._attention import Resources
-from skattn._geometry.feature_maps import Embedding
-from skattn._geometry import Directions, Frame, Own, Table
+from skattn._geometry.training_set import Exclusion, TrainingSet
+from skattn._geometry.transforms import FeatureMap, LocalBasis, Scaler
+from skattn._smoother import Component, LocalLinear, LocalMean, predict
 from skattn.kernels import KERNELS
-from skattn._smoother import Keys, smooth
 
 torch = pytest.importorskip("torch")
 
-from skattn._attention._torch import KERNELS_WITH_SLOPE  # noqa: E402
-from skattn._learning import Problem  # noqa: E402
-from skattn._learning._metric import (  # noqa: E402
-    FeatureMetric,
-    ProjectionMetric,
-    RawMetric,
-    ScalarMetric,
-)
-from skattn._learning._objective import Block, LeaveOneOut  # noqa: E402
+from skattn._learning.design import Problem  # noqa: E402
+from skattn._learning.leave_one_out import Block, LeaveOneOut  # noqa: E402
+from skattn._learning.metrics import DiagonalMetric, LinearMetric, ScalarMetric  # noqa: E402
+
+KERNELS_WITH_SLOPE = [name for name, kernel in KERNELS.items() if kernel.has_slope]
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 RIDGE = 0.05
@@ -40,12 +36,13 @@ def table_of(kind, rng, n=50, d=3, n_copies=4):
         "weighted": rng.uniform(0.1, 2.0, n),
     }.get(kind, np.ones(n))
     groups = rng.integers(0, 12, n) if kind == "grouped" else None
-    return Table.canonical(X, y, weights, groups)
+    return TrainingSet.canonical(X, y, weights, groups)
 
 
 def problem_of(table, kernel, degree):
-    line = 0.7 * table.X[:, ::-1] if degree == 1 else None
-    return Problem(table.X, line, table.y, table.weights, table.own(), kernel, table.X.shape[1])
+    regressors = 0.7 * table.X[:, ::-1] if degree == 1 else None
+    known = table.X, regressors, table.y, table.weights, table.leave_one_out()
+    return Problem(*known, KERNELS[kernel], table.X.shape[1])
 
 
 def matrix_of(kernel):
@@ -56,28 +53,26 @@ def matrix_of(kernel):
 
 def fixed(matrix):
     """A metric that is a matrix, and its parameters."""
-    metric = ProjectionMetric(matrix, np.ones(len(matrix)), matrix.shape[1])
+    metric = LinearMetric(matrix, np.ones(len(matrix)), matrix.shape[1])
     return metric, np.zeros(metric.n_parameters)
 
 
 def errors_by_definition(problem, matrix, ridge):
     """Leave-one-out errors, a row at a time."""
-    kernel, found = KERNELS[problem.kernel], []
+    excluded, found = problem.excluded, []
     coordinates = problem.features @ matrix
-    for i, own in enumerate(
-        zip(problem.own.start, problem.own.stop, problem.own.kept, strict=True)
-    ):
+    for i, own in enumerate(zip(excluded.start, excluded.stop, excluded.retained, strict=True)):
         counts = problem.weights.copy()
         counts[own[0] : own[1]] *= own[2]
         squared = ((coordinates - coordinates[i]) ** 2).sum(axis=1)
-        weights = counts * np.exp(kernel.log_profile(squared))
+        weights = counts * np.exp(problem.kernel.log_profile(squared))
         if weights.sum() == 0.0:
             nearest = np.argmin(np.where(counts > 0.0, squared, np.inf))
             weights = (np.arange(len(counts)) == nearest).astype(float)
         weights = weights / weights.sum()
         level = weights @ problem.values
-        if problem.line is not None:
-            away = problem.line - weights @ problem.line
+        if problem.regressors is not None:
+            away = problem.regressors - weights @ problem.regressors
             covariance = away.T @ (weights[:, None] * away) + ridge * np.eye(away.shape[1])
             cross = away.T @ (weights[:, None] * (problem.values - level))
             level = level + away[i] @ np.linalg.solve(covariance, cross)
@@ -85,16 +80,16 @@ def errors_by_definition(problem, matrix, ridge):
     return np.array(found)
 
 
-def errors_by_keys(table, kernel, matrix, degree, ridge):
+def errors_by_component(table, kernel, matrix, degree, ridge):
     """Leave-one-out errors by the route that predicts."""
     ones = np.ones(table.X.shape[1])
-    embedding = Embedding(Frame.around(table.X, ones), None, matrix)
-    directions = None
+    transform = FeatureMap(Scaler.around(table.X, ones), None, matrix)
+    basis, local_fit = None, LocalMean()
     if degree == 1:  # the reversed features, times 0.7, of `problem_of`: the order does not matter
-        directions = Directions(Frame.around(table.X, ones / 0.7), None)
-    keys = Keys.mapped(table, KERNELS[kernel], embedding, directions, None, ridge)
-    mean = smooth(keys.leave_one_out(), Resources()).mean
-    return table.y - keys.unit.restore(mean, is_mean=degree == 0)
+        basis, local_fit = LocalBasis(Scaler.around(table.X, ones / 0.7), None), LocalLinear(ridge)
+    component = Component.of(table, KERNELS[kernel], transform, basis, local_fit)
+    predictions = predict(component.leave_one_out(), Resources())[0]
+    return table.y - component.scaling.restore(predictions)
 
 
 def all_errors(problem, matrix, ridge, dtype=DOUBLE):
@@ -112,7 +107,7 @@ def test_errors_are_those_of_the_definition_and_of_the_route_that_predicts(
     problem = problem_of(table, kernel, degree)
     errors = all_errors(problem, matrix, RIDGE)
     assert_allclose(errors, errors_by_definition(problem, matrix, RIDGE), atol=1e-9)
-    assert_allclose(errors, errors_by_keys(table, kernel, matrix, degree, RIDGE), atol=1e-9)
+    assert_allclose(errors, errors_by_component(table, kernel, matrix, degree, RIDGE), atol=1e-9)
     assert errors.std() > 0.1
 
 
@@ -125,7 +120,9 @@ def test_rows_without_neighbours_take_the_nearest_one(kernel, degree, rng):
     errors = all_errors(problem, matrix, RIDGE)
     assert np.isfinite(errors).all()
     if kernel not in ("student", "laplace"):  # the others have forgotten all but the nearest
-        assert_allclose(errors, errors_by_keys(table, kernel, matrix, degree, RIDGE), atol=1e-9)
+        assert_allclose(
+            errors, errors_by_component(table, kernel, matrix, degree, RIDGE), atol=1e-9
+        )
     rows = np.arange(len(errors))
     loss = LeaveOneOut(problem, rows, CPU, DOUBLE)
     _, jacobian = loss.linearize(*fixed(matrix), RIDGE)
@@ -152,22 +149,20 @@ def metrics(d):
     theta = np.log([0.9, 1.3, 0.6][:d])
     matrix = np.eye(3)[:, :2] + 0.2 * rng.standard_normal((3, 2))
     yield "scalar", ScalarMetric(d), np.array([0.1])
-    yield "feature", FeatureMetric(d), theta
-    yield "raw", RawMetric(d, d), np.array([0.9, -1.3, 0.6])
-    yield "raw scalar", RawMetric(d, 1), np.array([-0.8])
+    yield "feature", DiagonalMetric(d), theta
     yield (
         "projection",
-        ProjectionMetric(np.diag(np.exp(theta)), np.exp(theta), 3),
+        LinearMetric(np.diag(np.exp(theta)), np.exp(theta), 3),
         0.2 * rng.standard_normal(9),
     )
     yield (
         "two components",
-        ProjectionMetric(matrix, np.array([1.0, 2.0, 0.5]), 2),
+        LinearMetric(matrix, np.array([1.0, 2.0, 0.5]), 2),
         0.2 * rng.standard_normal(6),
     )
     yield (
         "part of a projection",
-        ProjectionMetric(np.diag(np.exp(theta)), np.exp(theta)[:2], 2),
+        LinearMetric(np.diag(np.exp(theta)), np.exp(theta)[:2], 2),
         0.2 * rng.standard_normal(4),
     )
 
@@ -243,8 +238,6 @@ def matrix_in_tensors(name, metric, parameters):
         return torch.exp(parameters[0]) * torch.eye(3, dtype=DOUBLE)
     if name == "feature":
         return torch.diag(torch.exp(parameters))
-    if name.startswith("raw"):
-        return torch.diag(parameters.expand(3))
     base, scale = torch.tensor(metric.base), torch.tensor(metric.scale)
     departure = scale[:, None] * parameters.reshape(len(scale), metric.n_columns)
     padding = (0, base.shape[1] - metric.n_columns, 0, base.shape[0] - len(scale))
@@ -256,15 +249,15 @@ def plain_errors(problem, queries, matrix, ridge):
     X, values = torch.tensor(problem.features), torch.tensor(problem.values)
     squared = (((X[queries, None] - X[None]) @ matrix) ** 2).sum(dim=2)
     every = np.arange(len(X))
-    own = (every >= problem.own.start[:, None]) & (every < problem.own.stop[:, None])
-    kept = np.where(own, problem.own.kept[:, None], 1.0)[queries]
+    own = (every >= problem.excluded.start[:, None]) & (every < problem.excluded.stop[:, None])
+    kept = np.where(own, problem.excluded.retained[:, None], 1.0)[queries]
     counts = torch.tensor(kept * problem.weights)
-    assert problem.kernel == "student"
+    assert problem.kernel.name == "student"
     weights = counts * (1.0 + squared / 7.0) ** -4
     weights = weights / weights.sum(dim=1, keepdim=True)
     predicted = weights @ values
-    if problem.line is not None:
-        line = torch.tensor(problem.line)
+    if problem.regressors is not None:
+        line = torch.tensor(problem.regressors)
         away = line[None] - (weights @ line)[:, None]
         covariance = torch.einsum("qi,qia,qib->qab", weights, away, away)
         covariance = covariance + ridge * torch.eye(line.shape[1], dtype=DOUBLE)
@@ -348,9 +341,9 @@ def test_copies_are_at_distance_zero_for_the_kinked_kernels(rng):
     X = np.repeat(rng.standard_normal((10, 3)) * 100.0, 2, axis=0)
     y = rng.standard_normal((20, 1))
     every = np.arange(20)
-    own = Own(every, every + 1, np.zeros(20))
-    problem = Problem(X, None, y, np.ones(20), own, "laplace", 3)
-    metric, parameters = FeatureMetric(3), np.zeros(3)
+    excluded = Exclusion(every, every + 1, np.zeros(20))
+    problem = Problem(X, None, y, np.ones(20), excluded, KERNELS["laplace"], 3)
+    metric, parameters = DiagonalMetric(3), np.zeros(3)
     loss = LeaveOneOut(problem, every, CPU, DOUBLE)
     errors, jacobian = loss.linearize(metric, parameters, 1.0)
     partner = every ^ 1
@@ -361,7 +354,7 @@ def test_copies_are_at_distance_zero_for_the_kinked_kernels(rng):
 
 @pytest.mark.parametrize("degree", [0, 1])
 def test_a_group_of_one_and_a_group_of_the_rest_are_finite(degree):  # pytorch#103963
-    table = Table.canonical(
+    table = TrainingSet.canonical(
         np.array([[0.0], [1.0], [2.0]]), np.array([[0.0], [1.0], [3.0]]), np.ones(3),
         np.array([0, 1, 1]),
     )  # fmt: skip

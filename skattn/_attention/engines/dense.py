@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from skattn._attention._attention import Attention, Products
-from skattn._attention._blocks import BlockReader, queries_of_a_block
 from skattn._attention._kernel_blocks import Buffer, KernelBlocks, ThreadMemory
 from skattn._attention._moments import Moments, Want, merge, row_moments
 from skattn._attention._resources import Resources, slices
+from skattn._attention._row_sums import RowSums
 from skattn._attention.engines.engine import Engine, Prepared
 
 __all__ = ["Dense"]
@@ -52,7 +52,7 @@ class Dense(Engine):
     ) -> Prepared:
         """Blocks of queries; keys are visited block by block, or all at once for local lines."""
         if attention.has_scales or products.degree > 0:
-            return _RowSums(attention, products, want, resources)
+            return RowSums(attention, products, want, resources, row_moments)
         kind = _SlopeSums if want & Want.SLOPES else _DenseSums
         return kind(attention, products, want, resources)
 
@@ -199,38 +199,5 @@ def _inside(
     outside, nearest = np.zeros(len(total), dtype=bool), np.full(len(total), np.inf)
     shift, total, sums = (np.asarray(part, np.float64) for part in (shift, total, sums))
     squares = None if squares is None else squares.astype(np.float64)
-    return Moments(shift, total, sums, own, outside, nearest, None, squares, slopes)
-
-
-class _RowSums:
-    """Sums from full rows of weights: local lines, and bandwidths that vary."""
-
-    def __init__(
-        self, attention: Attention, products: Products, want: Want, resources: Resources
-    ) -> None:
-        self.attention, self.products, self.want = attention, products, want
-        n_queries = queries_of_a_block(attention) if products.degree > 0 else 64
-        self.reader = BlockReader(attention, resources, n_queries)
-        self.blocks = self.reader.blocks
-
-    def moments(self, queries: slice) -> Moments:
-        """Moments of a block of queries, whose weights sum to 1."""
-        block = self.reader.read(queries)
-        sums, center = row_moments(block.weights, self.products)
-        squares = None
-        if self.want & Want.SQUARES:
-            squares = squared_weights(block.weights, self.attention, queries) @ self.products.values
-        total = np.ones(len(sums))
-        known = block.own, block.outside, block.nearest
-        return Moments(block.log_total, total, sums, *known, center, squares)
-
-
-def squared_weights(weights: Array, attention: Attention, queries: slice) -> Array:
-    """Squares of a block of weights, in place; of keys in part retained, over what is retained."""
-    np.multiply(weights, weights, out=weights)
-    if attention.excluded is not None:
-        excluded = attention.excluded.take(queries)
-        rows, keys = excluded.entries(0, weights.shape[1])
-        retained = excluded.retained[rows]
-        weights[rows, keys] /= np.where(retained > 0.0, retained, 1.0)
-    return weights
+    fixed = None if slopes is None else np.zeros(slopes[:, 0].shape)
+    return Moments(shift, total, sums, own, outside, nearest, None, squares, slopes, fixed)

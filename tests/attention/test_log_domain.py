@@ -4,11 +4,11 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from definitions import attention_of
 from numpy.testing import assert_allclose
 
 from skattn import NadarayaWatsonRegressor
-from skattn._attention import attend, attend_weights
-from skattn.kernels import KERNELS
+from skattn._attention import BlockReader, Products, Resources, attend
 
 
 def exact_squares(query, keys):
@@ -20,7 +20,8 @@ def exact_squares(query, keys):
 @pytest.mark.parametrize("distance", [1e2, 1e4, 1e7, 1e12, 1e20])
 def test_gaussian_weights_far_away_are_exact(distance, rng):
     keys, queries = rng.standard_normal((40, 3)), distance * rng.standard_normal((12, 3))
-    weights, _ = attend_weights(queries, keys, KERNELS["gaussian"], np.zeros(40))
+    reader = BlockReader(attention_of(queries, keys), Resources())
+    weights = reader.read(slice(0, 12)).weights
     for query, row in zip(queries, weights, strict=True):
         squares = exact_squares(query, keys)
         logits = -np.array([float(s - min(squares)) for s in squares]) / 2
@@ -32,13 +33,12 @@ def test_gaussian_weights_far_away_are_exact(distance, rng):
 
 @pytest.mark.parametrize("distance", [2.0, 1e3, 1e9, 1e15])
 def test_compact_kernels_find_the_nearest_key(distance, rng):
-    keys, queries = rng.standard_normal((60, 4)), distance * rng.standard_normal((40, 4))
+    keys, queries = 50.0 * rng.standard_normal((60, 4)), distance * rng.standard_normal((40, 4))
     values = np.arange(60.0)[:, None] / 60
-    narrow = KERNELS["epanechnikov"]
-    mean = attend(queries * 50, keys * 50, values, narrow, np.zeros(60)).mean[:, 0]
-    for query, found in zip(queries * 50, mean, strict=True):
-        squares = exact_squares(query, keys * 50)
-        assert found == values[int(np.argmin(squares)), 0]
+    attention = attention_of(50.0 * queries, keys, "epanechnikov")
+    moments = attend(attention, Products(values))
+    for query, found in zip(50.0 * queries, moments.sums / moments.total[:, None], strict=True):
+        assert found[0] == values[int(np.argmin(exact_squares(query, keys))), 0]
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.1, 1.0 / 3.0, 1e-7, 12345.0])
@@ -49,14 +49,3 @@ def test_midpoints_share_whatever_rounding_does(scale, rng):
         X = np.array([[middle - gap], [middle + gap], [middle + 40 * scale * 10]])
         model = NadarayaWatsonRegressor(scale * 0.3, kernel="tricube").fit(X, [0.0, 1.0, 9.0])
         assert_allclose(model.predict([[middle]]), 0.5)
-
-
-def test_threads_and_blocks_do_not_matter_far_away(rng):
-    X, y = rng.standard_normal((900, 5)), rng.standard_normal(900)
-    queries = 40.0 * rng.standard_normal((900, 5))
-    for kernel in ("gaussian", "laplace", "biweight"):
-        one = NadarayaWatsonRegressor(0.5, kernel=kernel).fit(X, y)
-        two = NadarayaWatsonRegressor(0.5, kernel=kernel, n_jobs=2).fit(X, y)
-        assert (one.predict(queries) == two.predict(queries)).all()
-        alone = [one.predict(query[None])[0] for query in queries[:50]]
-        assert_allclose(one.predict(queries[:50]), alone, rtol=0, atol=1e-12)

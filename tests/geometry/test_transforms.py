@@ -1,15 +1,59 @@
-"""Learned maps: ranks of training rows, and coordinates that stay finite."""
+"""Transforms: coordinates that stay finite, ranks, learned maps and parabolas."""
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import rankdata
 
-pytest.importorskip("torch")
+from skattn._geometry.transforms import FeatureMap, LocalBasis, QuadraticBasis, Ranks, Scaler
 
-from skattn._geometry.feature_maps import BentDirections, Embedding, EncodedEmbedding, Ranks
-from skattn._geometry import Directions, Frame
-from skattn.modifiers import Encoder, Standard
+
+def test_coordinates_are_centered_and_scaled():
+    rows = np.array([[0.0, 10.0], [4.0, 30.0]])
+    scaler = Scaler.around(rows, np.array([2.0, 5.0]))
+    coordinates = scaler.coordinates(rows)
+    assert_allclose(coordinates[1] - coordinates[0], [2.0, 4.0])
+
+
+def test_infinite_bandwidth_smooths_a_feature_out():
+    rows = np.array([[0.0, 1.0], [1.0, 1e300]])
+    scaler = Scaler.around(rows, np.array([1.0, np.inf]))
+    assert_array_equal(scaler.features, [0])
+    moved = scaler.coordinates(np.array([[0.0, -1e308], [1.0, np.pi]]))
+    assert_array_equal(moved, scaler.coordinates(rows))
+
+
+def test_all_features_smoothed_out_leave_one_that_is_zero():
+    rows = np.array([[0.0, 1.0], [1.0, 1e300]])
+    scaler = Scaler.around(rows, np.array([np.inf, np.inf]))
+    assert_array_equal(scaler.coordinates(rows), [[0.0], [0.0]])
+
+
+@pytest.mark.parametrize("bandwidth", [1e-300, 1e-10, 1.0])
+def test_far_rows_keep_their_direction_and_stay_finite(bandwidth):
+    scaler = Scaler(np.arange(2), np.zeros(2), np.full(2, bandwidth))
+    coordinates = scaler.coordinates(np.array([[1.7e308, -0.85e308]]))
+    assert np.isfinite(coordinates).all()
+    assert_allclose(coordinates[0, 0] / coordinates[0, 1], -2.0)
+    assert_allclose(np.abs(coordinates).max(), 1e100)
+
+
+def test_rows_within_reach_are_not_pulled_back():
+    scaler = Scaler(np.arange(1), np.zeros(1), np.ones(1))
+    assert_array_equal(scaler.coordinates(np.array([[1e99], [1e101]]))[:, 0], [1e99, 1e100])
+
+
+def test_keys_stay_finite_for_any_bandwidth():
+    rows = np.array([[-1.7e308], [0.0], [1.7e308]])
+    coordinates = Scaler.around(rows, np.array([1e-300])).coordinates(rows)
+    assert_allclose(np.diff(coordinates[:, 0]), 1e90)
+
+
+def test_an_outlier_does_not_widen_tiny_bandwidths():
+    rows = np.array([[0.0], [1.0], [2.0], [3.0], [1e250]])
+    coordinates = Scaler.around(rows, np.array([0.5])).coordinates(rows)
+    assert_array_equal(np.diff(coordinates[:4, 0]), 2.0)
+    assert coordinates[4, 0] == 1e100
 
 
 def standardised(ranks, weights):
@@ -66,156 +110,128 @@ def test_two_values_are_ranks_of_opposite_sign():
     assert_allclose(found, [-1.0 / np.sqrt(3.0), np.sqrt(3.0)])
 
 
-def embedding_of(rng, with_ranks, n_coordinates=2):
+def map_of(rng, with_ranks, n_coordinates=2):
     X = rng.standard_normal((30, 3)) * [1.0, 100.0, 1.0] + [0.0, 1e6, 0.0]
     X[:, 2] = 4.0
-    frame = Frame.around(X, np.array([0.5, 50.0, np.inf]))
-    ranks = Ranks.of(frame.coordinates(X), np.ones(30)) if with_ranks else None
+    scaler = Scaler.around(X, np.array([0.5, 50.0, np.inf]))
+    ranks = Ranks.of(scaler.coordinates(X), np.ones(30)) if with_ranks else None
     matrix = rng.standard_normal((4 if with_ranks else 2, n_coordinates))
-    return X, Embedding(frame, ranks, matrix)
+    return X, FeatureMap(scaler, ranks, matrix)
 
 
 @pytest.mark.parametrize("with_ranks", [False, True])
 def test_coordinates_are_scaled_features_and_ranks_times_the_matrix(with_ranks, rng):
-    X, embedding = embedding_of(rng, with_ranks)
-    scaled = (X[:, :2] - embedding.frame.center) / [0.5, 50.0]
+    X, feature_map = map_of(rng, with_ranks)
+    scaled = (X[:, :2] - feature_map.scaler.center) / [0.5, 50.0]
     if with_ranks:
         ranks = [standardised(rankdata(column), np.ones(30)) for column in X[:, :2].T]
         scaled = np.column_stack([scaled, *ranks])
-    assert_allclose(embedding.scaled(X), scaled, rtol=1e-9, atol=1e-12)
-    assert_allclose(embedding.coordinates(X), scaled @ embedding.matrix, rtol=1e-9, atol=1e-9)
+    assert_allclose(feature_map.scaled(X), scaled, rtol=1e-9, atol=1e-12)
+    assert_allclose(feature_map.coordinates(X), scaled @ feature_map.matrix, rtol=1e-9, atol=1e-9)
 
 
 def test_constant_features_do_not_count(rng):
-    X, embedding = embedding_of(rng, True)
+    X, feature_map = map_of(rng, True)
     other = X + np.array([0.0, 0.0, 77.0])
-    assert_array_equal(embedding.coordinates(other), embedding.coordinates(X))
+    assert_array_equal(feature_map.coordinates(other), feature_map.coordinates(X))
 
 
 @pytest.mark.parametrize("with_ranks", [False, True])
 def test_far_rows_have_finite_coordinates_in_their_direction(with_ranks, rng):
-    _, embedding = embedding_of(rng, with_ranks)
+    _, feature_map = map_of(rng, with_ranks)
     far = np.array([[1e300, 0.0, 4.0], [-1.7e308, 1.7e308, 4.0], [0.0, -1e200, -1e300]])
-    coordinates = embedding.coordinates(far)
+    coordinates = feature_map.coordinates(far)
     assert np.isfinite(coordinates).all()
     assert np.isfinite((coordinates**2).sum(axis=1)).all()
-    expected = np.sign(far[0, 0]) * embedding.matrix[0] / np.linalg.norm(embedding.matrix[0])
+    expected = np.sign(far[0, 0]) * feature_map.matrix[0] / np.linalg.norm(feature_map.matrix[0])
     assert_allclose(coordinates[0] / np.linalg.norm(coordinates[0]), expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("with_ranks", [False, True])
 def test_gradients_are_derivatives(with_ranks, rng):
-    X, embedding = embedding_of(rng, with_ranks)
+    X, feature_map = map_of(rng, with_ranks)
     rows, slopes = X[:5] * (1.0 + 1e-5), rng.standard_normal((5, 2, 3))  # between the knots
-    features, by_feature = embedding.gradient(slopes, rows)
+    features, by_feature = feature_map.gradient(slopes, rows)
     assert_array_equal(features, [0, 1])
     for j, step in enumerate(np.diag([1e-7, 1e-5, 0.0])[:2]):
-        moved = embedding.coordinates(rows + step) - embedding.coordinates(rows - step)
+        moved = feature_map.coordinates(rows + step) - feature_map.coordinates(rows - step)
         expected = np.einsum("qc,qcp->qp", moved / (2.0 * step[j]), slopes)
         assert_allclose(by_feature[:, j], expected, rtol=1e-5, atol=1e-6)
 
 
 # ---------------------------------------------------------------------------------------------
-# Bent lines, and encodings
+# Parabolas
 
 
-def bent_of(rng, shift=0.0, weights=None):
+def quadratic_of(rng, shift=0.0, weights=None):
     X = rng.standard_normal((40, 3)) * [1.0, 100.0, 1.0] + [0.0, 1e4, 0.0] + shift
     X[:, 2] = 4.0
-    directions = Directions(Frame.around(X, np.array([0.5, 50.0, np.inf])), None)
+    basis = LocalBasis(Scaler.around(X, np.array([0.5, 50.0, np.inf])), None)
     weights = np.ones(40) if weights is None else weights
-    return X, BentDirections.of(directions, np.array([0.6, -0.8]), X, weights)
+    return X, QuadraticBasis.of(basis, np.array([0.6, -0.8]), X, weights)
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_bent_coordinates_are_scaled_features_and_a_standardised_square(weighted, rng):
+def test_quadratic_coordinates_are_scaled_features_and_a_standardised_square(weighted, rng):
     weights = rng.uniform(0.2, 3.0, 40) if weighted else np.ones(40)
-    X, bent = bent_of(rng, weights=weights)
+    X, quadratic = quadratic_of(rng, weights=weights)
     share = weights / weights.sum()
-    scaled = (X[:, :2] - bent.directions.frame.center) / [0.5, 50.0]
+    scaled = (X[:, :2] - quadratic.basis.scaler.center) / [0.5, 50.0]
     along = scaled @ [0.6, -0.8]
     along -= share @ along
     square = along**2 - share @ along**2
     expected = np.column_stack([scaled, square / np.sqrt(share @ square**2)])
-    assert_allclose(bent.coordinates(X), expected, atol=1e-9)
-    assert_allclose([bent.low, bent.high], [along.min(), along.max()], atol=1e-9)
+    assert_allclose(quadratic.coordinates(X), expected, atol=1e-9)
+    assert_allclose([quadratic.low, quadratic.high], [along.min(), along.max()], atol=1e-9)
 
 
 def test_beyond_the_training_rows_the_square_stays_what_it_is(rng):
-    X, bent = bent_of(rng)
-    along = bent.directions.coordinates(X) @ bent.axis
+    X, quadratic = quadratic_of(rng)
+    along = quadratic.basis.coordinates(X) @ quadratic.axis
     first, last = X[[along.argmin()]], X[[along.argmax()]]
     out = np.array([0.6 * 0.5, -0.8 * 50.0, 0.0])
     for row, sign in ((first, -1.0), (last, 1.0)):
-        at = bent.coordinates(row)[0, 2]
-        far = bent.coordinates(row + sign * out * np.array([[0.1], [3.0], [1e9]]))
+        at = quadratic.coordinates(row)[0, 2]
+        far = quadratic.coordinates(row + sign * out * np.array([[0.1], [3.0], [1e9]]))
         assert_allclose(far[:, 2], at, rtol=1e-9)
 
 
-def test_bent_gradients_are_derivatives_inside_and_beyond_the_range(rng):
-    X, bent = bent_of(rng)
+def test_quadratic_gradients_are_derivatives_inside_and_beyond_the_range(rng):
+    X, quadratic = quadratic_of(rng)
     out = np.array([0.6 * 0.5, -0.8 * 50.0, 0.0])
     rows = np.vstack([X[:6], X[:3] + 20.0 * out, X[:3] - 20.0 * out])
     slopes = rng.standard_normal((12, 3, 2))
-    features, by_feature = bent.gradient(slopes, rows)
+    features, by_feature = quadratic.gradient(slopes, rows)
     assert_array_equal(features, [0, 1])
-    along = bent.directions.coordinates(rows) @ bent.axis - bent.origin
-    within = (along > bent.low + 1e-3) & (along < bent.high - 1e-3)
-    away = (along < bent.low - 1e-3) | (along > bent.high + 1e-3)
+    along = quadratic.basis.coordinates(rows) @ quadratic.axis - quadratic.origin
+    within = (along > quadratic.low + 1e-3) & (along < quadratic.high - 1e-3)
+    away = (along < quadratic.low - 1e-3) | (along > quadratic.high + 1e-3)
     assert within.sum() >= 4
     assert away.sum() == 6
     smooth = within | away
     for j, step in enumerate(np.diag([1e-5, 1e-3, 0.0])[:2]):
-        moved = bent.coordinates(rows + step) - bent.coordinates(rows - step)
+        moved = quadratic.coordinates(rows + step) - quadratic.coordinates(rows - step)
         expected = np.einsum("qc,qcp->qp", moved / (2.0 * step[j]), slopes)
         assert_allclose(by_feature[smooth, j], expected[smooth], rtol=1e-6, atol=1e-7)
     # beyond the range nothing but the lines is left
-    flat = bent.directions.gradient(slopes[:, :2], rows)[1]
+    flat = quadratic.basis.gradient(slopes[:, :2], rows)[1]
     assert_array_equal(by_feature[away], flat[away])
     assert (by_feature[within] != flat[within]).any()
 
 
-def test_the_origin_of_the_frame_does_not_bend_differently(rng):
-    X, bent = bent_of(np.random.default_rng(1))
-    frame = bent.directions.frame
-    moved = Frame(frame.features, frame.center + np.array([3.0, -700.0]), frame.bandwidth)
-    other = BentDirections.of(Directions(moved, None), bent.axis, X, np.ones(40))
+def test_the_origin_of_the_scaler_does_not_matter_to_the_square(rng):
+    X, quadratic = quadratic_of(np.random.default_rng(1))
+    scaler = quadratic.basis.scaler
+    moved = Scaler(scaler.features, scaler.center + np.array([3.0, -700.0]), scaler.bandwidth)
+    other = QuadraticBasis.of(LocalBasis(moved, None), quadratic.axis, X, np.ones(40))
     rows, slopes = X[:9] + rng.standard_normal((9, 3)), rng.standard_normal((9, 3, 2))
-    assert_allclose(other.coordinates(rows)[:, 2], bent.coordinates(rows)[:, 2], atol=1e-9)
-    assert_allclose(other.gradient(slopes, rows)[1], bent.gradient(slopes, rows)[1], rtol=1e-7)
-    assert_allclose([other.low, other.high], [bent.low, bent.high], atol=1e-9)
+    assert_allclose(other.coordinates(rows)[:, 2], quadratic.coordinates(rows)[:, 2], atol=1e-9)
+    assert_allclose(other.gradient(slopes, rows)[1], quadratic.gradient(slopes, rows)[1], rtol=1e-7)
+    assert_allclose([other.low, other.high], [quadratic.low, quadratic.high], atol=1e-9)
 
 
-def test_two_values_along_an_axis_cannot_bend():
+def test_two_values_along_an_axis_have_no_square():
     X = np.array([[0.0], [1.0], [0.0], [1.0]])
-    directions = Directions(Frame.around(X, np.ones(1)), None)
-    assert BentDirections.of(directions, np.ones(1), X, np.ones(4)) is None
-    assert BentDirections.of(directions, np.ones(1), X, np.array([1.0, 1.0, 1.0, 7.0])) is not None
-
-
-def encoded_of(rng, with_ranks):
-    X, embedding = embedding_of(rng, with_ranks)
-    layers = ((rng.standard_normal((2 * 7, 5)), 0.2 * rng.standard_normal(5)),)
-    encoder = Encoder(0.3 * rng.standard_normal((2, 3)), layers, rng.standard_normal((5, 3)))
-    return X, EncodedEmbedding(embedding, Standard(embedding.frame, np.array([0.1, -0.2])), encoder)
-
-
-@pytest.mark.parametrize("with_ranks", [False, True])
-def test_encodings_stand_beside_the_coordinates_of_the_metric(with_ranks, rng):
-    X, encoded = encoded_of(rng, with_ranks)
-    found = encoded.coordinates(X)
-    assert_array_equal(found[:, :2], encoded.embedding.coordinates(X))
-    x = encoded.embedding.frame.coordinates(X) - [0.1, -0.2]
-    assert_allclose(found[:, 2:], encoded.encoder.coordinates(x), rtol=1e-12)
-
-
-@pytest.mark.parametrize("with_ranks", [False, True])
-def test_gradients_of_encodings_are_derivatives(with_ranks, rng):
-    X, encoded = encoded_of(rng, with_ranks)
-    rows, slopes = X[:7] * (1.0 + 1e-5), rng.standard_normal((7, 5, 2))
-    features, by_feature = encoded.gradient(slopes, rows)
-    assert_array_equal(features, [0, 1])
-    for j, step in enumerate(np.diag([1e-7, 1e-5, 0.0])[:2]):
-        moved = encoded.coordinates(rows + step) - encoded.coordinates(rows - step)
-        expected = np.einsum("qc,qcp->qp", moved / (2.0 * step[j]), slopes)
-        assert_allclose(by_feature[:, j], expected, rtol=1e-5, atol=2e-6 * np.abs(expected).max())
+    basis = LocalBasis(Scaler.around(X, np.ones(1)), None)
+    assert QuadraticBasis.of(basis, np.ones(1), X, np.ones(4)) is None
+    assert QuadraticBasis.of(basis, np.ones(1), X, np.array([1.0, 1.0, 1.0, 7.0])) is not None

@@ -1,11 +1,11 @@
-"""Threads over blocks, and the setting of the linear algebra library."""
+"""Blocks, threads over them, and the setting of the linear algebra library."""
 
 import threading
 
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from skattn._attention._threads import run_blocks
+from skattn._attention import Resources, run_blocks, slices
 
 
 def blas_threads():
@@ -61,3 +61,22 @@ def test_overlapping_computations_leave_the_setting_as_it_was(first_ends_first):
     proceed.set()
     one.join()
     assert blas_threads() == before
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (300, 50), (5000, 7), (40_000, 9000)])
+def test_blocks_cover_everything_once_whatever_the_threads(shape):
+    for block_bytes in (1, 2 << 20):
+        one, two = (Resources(n, block_bytes).query_blocks(*shape) for n in (1, 2))
+        assert one == two
+        for blocks, length in ((one, shape[0]), (Resources().key_blocks(*shape), shape[1])):
+            assert [i for block in blocks for i in range(block.start, block.stop)] == [
+                *range(length)
+            ]
+
+
+def test_blocks_of_many_pairs_are_enough_for_a_few_threads():
+    resources = Resources(n_threads=4)
+    assert len(resources.query_blocks(2000, 2000)) >= 8
+    assert resources.workers(2000 * 2000) == 4
+    assert resources.workers(100) == 1
+    assert list(slices(5, 2)) == [slice(0, 2), slice(2, 4), slice(4, 5)]
