@@ -75,8 +75,8 @@ print(f"both curves: {time.perf_counter() - start:.2f} s")
 
 # %%
 # The models in folds of rows, whose scores are too good, and in folds of buildings. With metadata
-# routing, ``cross_val_score`` hands the groups on to ``fit`` too, and leave-one-out leaves buildings
-# out.
+# routing, ``cross_val_score`` hands the groups on to ``fit`` too, where leave-one-out then leaves out
+# whole buildings.
 
 MODELS = {
     "one bandwidth": NadarayaWatsonRegressor(anisotropic=False),
