@@ -96,8 +96,8 @@ for h, (w, gate) in enumerate(zip(factors, components.gates.T, strict=True)):
     print(f"component {h}" + "".join(f"{value:6.1f}" for value in w) + means)
 
 # %%
-# On *corrupted*, rows that the others contradict get a smaller factor. It is no clean cut, and no
-# cure: a model that never saw the corrupted rows is far better.
+# On *corrupted*, rows that the others contradict get a smaller factor. The separation is not clean,
+# and a model that never saw the corrupted rows is far better.
 
 X, y, new, truth = draw("corrupted", 0)
 row_factors = models["corrupted", "row factors", 0].members_[0].sample_factors

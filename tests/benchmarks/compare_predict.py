@@ -136,7 +136,7 @@ def threads(n, d):
             wall[k].append(time.perf_counter() - start)
     inflation = statistics.median(cpu[2]) / statistics.median(cpu[1])
     speed_up = statistics.median(wall[1]) / statistics.median(wall[2])
-    print(f"\ntwo threads, d = {d}: CPU time x {inflation:.2f}, {speed_up:.2f} x sooner")
+    print(f"\ntwo threads, d = {d}: CPU time x {inflation:.2f}, {speed_up:.2f} x faster")
 
 
 def main():
