@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from skattn._attention._reference import reference_weights
 from sklearn.neighbors import RadiusNeighborsRegressor
 
 from skattn import NadarayaWatsonRegressor
 from skattn._attention import Resources, attend, attend_weights
-from skattn._attention._reference import reference_weights
 from skattn._geometry import Own
 from skattn.kernels import KERNELS, get_kernel
 
