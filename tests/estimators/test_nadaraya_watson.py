@@ -24,7 +24,7 @@ from sklearn.model_selection import (
     cross_val_score,
 )
 from sklearn.multioutput import MultiOutputRegressor
-from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neighbors import KNeighborsRegressor, RadiusNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -304,7 +304,9 @@ def test_rules_of_thumb_give_every_kernel_about_the_same_fit(kernel, wave):
     assert np.abs(other.predict(X) - gaussian.predict(X)).max() < 0.5 * y.std()
 
 
-@pytest.mark.parametrize("what", ["predict", "top weights", "tied top weights", "far", "selection"])
+@pytest.mark.parametrize(
+    "what", ["predict", "neighbors", "top weights", "tied top weights", "far", "selection"]
+)
 def test_memory_stays_at_blocks_of_the_matrix(what, rng):
     # the matrix of weights would take 128 MB
     X, y = rng.standard_normal((4000, 3)), rng.standard_normal(4000)
@@ -313,6 +315,7 @@ def test_memory_stays_at_blocks_of_the_matrix(what, rng):
     narrow = NadarayaWatsonRegressor(0.01, kernel="biweight").fit(X, y)
     calls = {
         "predict": lambda: model.predict(X),
+        "neighbors": lambda: model.effective_neighbors(X),
         "top weights": lambda: model.attention_weights(X, top_k=5),
         "tied top weights": lambda: ties.attention_weights(X, top_k=5),
         "far": lambda: narrow.predict(X + 5.0),
@@ -576,3 +579,11 @@ def test_cross_validated_predictions_are_those_of_the_folds(plane, configuration
         alone = clone(model).fit(X[train], y[train])
         assert_array_equal(predicted[test], alone.predict(X[test]))
     assert np.isfinite(cross_val_score(model, X, y, cv=folds)).all()
+
+
+def test_uniform_window_is_radius_neighbors(rng):
+    X, y = rng.random((200, 2)), rng.random(200)
+    queries = rng.random((100, 2))
+    ours = NadarayaWatsonRegressor(bandwidth=0.2, kernel="uniform").fit(X, y).predict(queries)
+    theirs = RadiusNeighborsRegressor(radius=0.2).fit(X, y).predict(queries)
+    assert_allclose(ours, theirs, rtol=1e-12)
