@@ -15,13 +15,13 @@ import numpy as np
 import scipy
 import torch
 from scipy.optimize import minimize
-from threadpoolctl import threadpool_limits
-
-from skattn._geometry import Own
 from skattn._learning._metric import FeatureMetric
 from skattn._learning._objective import LeaveOneOut, Problem
 from skattn._learning._start import common_start
 from skattn._learning._trainer import Monitor, PenalizedLoss, Prior, gauss_newton
+from threadpoolctl import threadpool_limits
+
+from skattn._geometry import Own
 
 
 def problem(n, d):
