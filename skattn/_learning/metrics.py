@@ -31,7 +31,7 @@ class Metric(Protocol):
         ...
 
     def matrix(self, parameters: Array) -> Array:
-        """What features are multiplied with, (n_features, n_coordinates)."""
+        """Matrix of the features, (n_features, n_coordinates)."""
         ...
 
     def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:

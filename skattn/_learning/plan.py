@@ -1,4 +1,4 @@
-"""What to learn, and how: resolved parameters of a `ParametricAttentionRegressor`."""
+"""Plans of learning: resolved parameters of a `ParametricAttentionRegressor`."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class VariantLoss(PenalizedLoss):
         return block.values - mean, fits, distances
 
     def _factors(self, block: Block, rows: RowNumbers) -> Tensor | None:
-        """What multiplies the weights of a block."""
+        """Factors of the weights of a block; None for ones."""
         factors = None
         if rows.log_factors is not None:
             factors = torch.exp(rows.log_factors - rows.log_factors.max())

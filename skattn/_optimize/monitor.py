@@ -103,7 +103,7 @@ class Monitor:
 
 
 class Task(NamedTuple):
-    """What is minimised: a loss, from a start, within bounds; the seed is for what is drawn."""
+    """A loss to minimise, from a start, within bounds; the seed is for what is drawn."""
 
     loss: Loss
     start: Array

@@ -65,7 +65,7 @@ class _Model(Model):
 
 @dataclass(frozen=True)
 class ConstantGate:
-    """The same shares (n_components,) everywhere."""
+    """Shares (n_components,) that are the same everywhere."""
 
     constant: Array
 

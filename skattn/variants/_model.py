@@ -59,7 +59,7 @@ class RowNumbers:
         return [*self.coordinates, *(other for other in others if other is not None)]
 
     def detached(self) -> RowNumbers:
-        """The same numbers, outside autograd."""
+        """Equal numbers, outside autograd."""
         others = (self.gates, self.log_scales, self.log_factors)
         rest = [None if other is None else other.detach() for other in others]
         return RowNumbers([part.detach() for part in self.coordinates], *rest)

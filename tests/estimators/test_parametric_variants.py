@@ -1,4 +1,4 @@
-"""Learned attention that depends on the rows: what is read off it, and what it finds."""
+"""Variants of learned attention: what is read off them, and what they find."""
 
 import pickle
 import subprocess
@@ -12,12 +12,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.metrics import r2_score
 
-from skattn import ParametricAttentionRegressor
+from skattn import Linear, ParametricAttentionRegressor
 from skattn.kernels import KERNELS
+from skattn.kernels.student import Student
+from skattn.solvers import LBFGS, Adam, GaussNewton, GradientDescent
+from skattn.variants import (
+    Encoder,
+    FixedShare,
+    Mixture,
+    QueryScale,
+    RegionScale,
+    SampleReweighting,
+)
 
 torch = pytest.importorskip("torch")
-
-from skattn._learning import _objective  # noqa: E402
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*copies of others:UserWarning"),
@@ -25,29 +33,34 @@ pytestmark = [
 ]
 
 N = 60
+FEW = Adam(learning_rate=0.003, max_iter=8)
 CONFIGURATIONS = {
-    "sample": {"modifier": "sample"},
-    "dynamic": {"modifier": "dynamic"},
-    "hierarchical": {"modifier": "hierarchical"},
-    "heads": {"n_heads": 2},
-    "three heads": {"n_heads": 3, "parametrization": "feature", "rank_features": False},
-    "mixture": {"mixture": True},
-    "one component": {"mixture": True, "parametrization": "projection", "n_components": 1},
-    "encoder": {"hidden_layer_sizes": (6, 4), "max_iter": 8},
-    "dropout": {"dropout": 0.3, "max_iter": 8},
+    "sample": {"variant": SampleReweighting()},
+    "query scale": {"variant": QueryScale()},
+    "region scale": {"variant": RegionScale()},
+    "mixture": {"variant": Mixture()},
+    "three components": {"variant": Mixture(n_components=3), "metric": "diagonal"},
+    "fixed share": {"variant": FixedShare()},
+    "one coordinate": {"variant": FixedShare(), "metric": Linear(n_components=1, ranks=True)},
+    "encoder": {"variant": Encoder((6, 4)), "solver": FEW},
+    "dropout": {"variant": Encoder(4, dropout=0.3), "solver": FEW},
     "members": {"n_estimators": 3},
-    "members of heads": {"n_estimators": 2, "n_heads": 2, "parametrization": "feature"},
-    "members of samples": {"n_estimators": 2, "modifier": "sample", "parametrization": "scalar"},
-    "compact": {"n_heads": 2, "kernel": "tricube", "parametrization": "feature"},
+    "members of mixtures": {"n_estimators": 2, "variant": Mixture(), "metric": "diagonal"},
+    "members of samples": {
+        "n_estimators": 2,
+        "variant": SampleReweighting(),
+        "metric": "scalar",
+    },
+    "compact": {"variant": Mixture(), "kernel": "tricube", "metric": "diagonal"},
 }
 NAMES = list(CONFIGURATIONS)
 ENSEMBLES = [name for name in NAMES if name.startswith("members")]
+ENCODERS = ["encoder", "dropout"]
 # of which everything is told by attributes
-TOLD = [name for name in NAMES if name not in ("encoder", "members of heads", *ENSEMBLES)]
+TOLD = [name for name in NAMES if name not in (*ENCODERS, *ENSEMBLES)]
 # whose rows keep some weight when one is left out
-REFITTED = [name for name in NAMES if name not in ("members of heads", "compact")]
-NEEDED = {"sample": {"modifier": "sample"}, "heads": {"n_heads": 2}, "mixture": {"mixture": True},
-          "encoder": {"hidden_layer_sizes": (3,)}}  # fmt: skip
+REFITTED = [name for name in NAMES if name != "compact"]
+PLAIN = {"degree": 0, "metric": "diagonal"}
 # Runs code where importing torch fails, whoever tries.
 WITHOUT_TORCH = """
 import sys
@@ -85,10 +98,6 @@ def scored(model, X, truth):
 # The definition, from documented attributes
 
 
-def listed(value):
-    return value if isinstance(value, list) else [value]
-
-
 def ranks_by_definition(X, queries):
     ranks = []
     for column, training in zip(queries.T, X.T, strict=True):
@@ -99,29 +108,31 @@ def ranks_by_definition(X, queries):
     return np.column_stack(ranks)
 
 
-def distances_by_definition(model, X, queries):
-    """Squared distances that each head sees; those of ranks of a projection of few components too.
+def components_of(model):
+    """Projection and rank weights of each component of each member."""
+    for member in model.members_:
+        yield from zip(member.projections, member.rank_weights, strict=True)
 
-    None where attributes do not tell all: ranks in a projection of fewer coordinates, and the fixed
-    metric of a mixture.
-    """
-    for projection, rank_w in zip(listed(model.projection_), listed(model.rank_w_), strict=True):
+
+def distances_by_definition(model, X, queries):
+    """Squared distances that each component sees."""
+    for projection, rank_weights in components_of(model):
         z, at = (part @ projection for part in (X, queries))
-        if rank_w is not None:
+        if rank_weights.any():
             z, at = (
-                np.hstack([part, ranks_by_definition(X, of) * rank_w])
+                np.hstack([part, ranks_by_definition(X, of) * rank_weights])
                 for part, of in ((z, X), (at, queries))
             )
         yield ((at[:, None] - z) ** 2).sum(axis=2)
 
 
 def kernel_weights_by_definition(model, X, queries):
-    """Weights of each head, (n_heads, n_queries, n_rows)."""
+    """Weights of each component, (n_components, n_queries, n_rows)."""
     found = []
     for squared in distances_by_definition(model, X, queries):
         scaled = model.query_factors(queries)[:, None] ** 2 * squared
         weights = np.exp(KERNELS[model.kernel].log_profile(scaled))
-        weights = weights * getattr(model, "sample_factors_", 1.0)
+        weights = weights * model.members_[0].sample_factors
         empty = weights.sum(axis=1) == 0.0
         weights[empty] = squared[empty] == squared[empty].min(axis=1, keepdims=True)
         found.append(weights / weights.sum(axis=1, keepdims=True))
@@ -132,7 +143,7 @@ def lines_by_definition(X, queries, axis):
     """Where lines are fitted: standardised features and, where they bend, a standardised square."""
     center, unit = X.mean(axis=0), X.std(axis=0, ddof=1)
     standardised = (queries - center) / unit
-    if axis is None:
+    if not axis.any():
         return standardised
     training = (X - center) / unit @ axis
     along = np.clip(standardised @ axis, training.min(), training.max())
@@ -140,32 +151,31 @@ def lines_by_definition(X, queries, axis):
 
 
 def lines_of(model, X, queries):
-    """A pair of lines of rows and of queries, and a ridge, of each member of an ensemble."""
-    ridges, axes = listed(model.ridge_), listed(model.curvature_axis_)
-    for ridge, axis in zip(ridges, axes, strict=True):
-        yield lines_by_definition(X, X, axis), lines_by_definition(X, queries, axis), ridge
+    """Lines of rows and of queries, and a ridge, of each component of each member."""
+    for member in model.members_:
+        keys, at = (lines_by_definition(X, rows, member.curvature_axis) for rows in (X, queries))
+        yield from [(keys, at, member.ridge)] * len(member.shares)
 
 
-def smoother_by_heads(model, X, queries, left_out=None):
-    """Rows of the smoother matrix from the weights and gates of heads, each without one row."""
-    told = model.attention_by_head(queries)
+def smoother_by_components(model, X, queries, left_out=None):
+    """Rows of the smoother matrix from weights and gates of components, each without one row."""
+    told = model.attention_by_component(queries)
     weights = told.weights.copy()
     if left_out is not None:
         weights[:, np.arange(len(queries)), left_out] = 0.0
         weights /= weights.sum(axis=2, keepdims=True)
     found = np.zeros((len(queries), len(X)))
-    lines = list(lines_of(model, X, queries)) if model.degree == 1 else [None]
-    lines = lines * (len(weights) // len(lines))
-    for head, line in zip(range(len(weights)), lines, strict=True):
+    lines = list(lines_of(model, X, queries)) if model.degree == 1 else [None] * len(weights)
+    for component, line in zip(range(len(weights)), lines, strict=True):
         for i in range(len(queries)):
-            row = weights[head, i]
+            row = weights[component, i]
             if line is not None:
                 keys, at, ridge = line
                 away = keys - row @ keys
                 covariance = away.T @ (row[:, None] * away) + ridge * np.eye(keys.shape[1])
                 arm = np.linalg.solve(covariance, at[i] - row @ keys)
                 row = row * (1.0 + away @ arm)
-            found[i] += told.gates[i, head] * row
+            found[i] += told.gates[i, component] * row
     return found
 
 
@@ -175,30 +185,32 @@ def smoother_by_heads(model, X, queries, left_out=None):
 
 @pytest.mark.parametrize("degree", [0, 1])
 @pytest.mark.parametrize("name", TOLD)
-def test_weights_of_heads_are_those_of_the_attributes(name, degree):
+def test_weights_of_components_are_those_of_the_attributes(name, degree):
     X, _, queries = rows()
     model = model_of(name, degree)
-    told = model.attention_by_head(queries)
-    n_heads = len(listed(model.projection_))
-    assert told.weights.shape == (n_heads, 9, N)
-    assert told.gates.shape == (9, n_heads)
+    told = model.attention_by_component(queries)
+    n_components = len(list(components_of(model)))
+    assert told.weights.shape == (n_components, 9, N)
+    assert told.gates.shape == (9, n_components)
     assert_allclose(told.weights.sum(axis=2), 1.0, rtol=1e-12)
     assert_allclose(told.gates.sum(axis=1), 1.0, rtol=1e-12)
-    if name == "one component":  # ranks are projected too, by what no attribute tells
+    if name == "one coordinate":  # ranks are projected too, by what no attribute tells
         return
     expected = kernel_weights_by_definition(model, X, queries)
     assert_allclose(told.weights, expected, atol=1e-9)
 
 
 @pytest.mark.parametrize("degree", [0, 1])
-@pytest.mark.parametrize("name", [name for name in NAMES if name != "members of heads"])
-def test_predictions_are_mixed_from_heads_by_gates(name, degree):
+@pytest.mark.parametrize("name", NAMES)
+def test_predictions_are_mixed_from_components_by_gates(name, degree):
     X, y, queries = rows()
     model = model_of(name, degree)
-    expected = smoother_by_heads(model, X, queries)
+    expected = smoother_by_components(model, X, queries)
     assert_allclose(model.attention_weights(queries), expected, atol=1e-9)
     assert_allclose(model.predict(queries), expected @ y, atol=1e-9)
-    kernel = np.einsum("qh,hqi->qi", *reversed(list(model.attention_by_head(queries).values())))
+    kernel = np.einsum(
+        "qh,hqi->qi", *reversed(list(model.attention_by_component(queries).values()))
+    )
     neighbors = 1.0 / (kernel**2).sum(axis=1)
     assert_allclose(model.effective_neighbors(queries), neighbors, rtol=1e-9)
 
@@ -208,11 +220,11 @@ def test_predictions_are_mixed_from_heads_by_gates(name, degree):
 def test_leave_one_out_is_a_refit_with_what_was_learned_held(name, degree):
     X, y, queries = rows()
     model = model_of(name, degree)
-    without = smoother_by_heads(model, X, X, left_out=np.arange(N))
+    without = smoother_by_components(model, X, X, left_out=np.arange(N))
     assert_allclose(model.attention_weights(None), without, atol=1e-9)
     assert_allclose(model.predict(None), without @ y, atol=1e-9)
-    heads = model.attention_by_head(None)
-    assert_array_equal(heads.weights[:, np.arange(N), np.arange(N)], 0.0)
+    told = model.attention_by_component(None)
+    assert_array_equal(told.weights[:, np.arange(N), np.arange(N)], 0.0)
     left = y - without @ y
     std = model.predict(queries, return_std=True)[1]
     smoother = model.attention_weights(queries)
@@ -224,10 +236,10 @@ def test_leave_one_out_is_a_refit_with_what_was_learned_held(name, degree):
 def test_intervals_are_the_jackknife_plus_of_refits(name, degree):
     X, y, queries = rows()
     model = model_of(name, degree)
-    left = np.abs(y - smoother_by_heads(model, X, X, left_out=np.arange(N)) @ y)
+    left = np.abs(y - smoother_by_components(model, X, X, left_out=np.arange(N)) @ y)
     rank, bounds = int(np.ceil(0.8 * (N + 1))), []
     for query in queries:
-        at = smoother_by_heads(model, X, np.tile(query, (N, 1)), left_out=np.arange(N)) @ y
+        at = smoother_by_components(model, X, np.tile(query, (N, 1)), left_out=np.arange(N)) @ y
         bounds.append([np.sort(at - left)[N - rank], np.sort(at + left)[rank - 1]])
     assert_allclose(model.predict_interval(queries, 0.8), bounds, atol=1e-7)
 
@@ -272,20 +284,22 @@ def test_everything_else_is_read_off_the_same_weights(name, degree):
 
 
 @pytest.mark.parametrize("degree", [0, 1])
-@pytest.mark.parametrize("name", [n for n in TOLD if not n.startswith("encoder")])
+@pytest.mark.parametrize("name", TOLD)
 def test_score_is_that_of_the_leave_one_out_predictions(name, degree):
     _, y, _ = rows()
     model = model_of(name, degree)
     assert_allclose(model.loo_score_, r2_score(y, model.predict(None)), atol=1e-3)
-    assert model.honest_loo_score_ is None
+    assert np.isnan(model.holdout_score_)
 
 
-@pytest.mark.parametrize("name", ["heads", "three heads", "mixture", "sample", "hierarchical"])
+@pytest.mark.parametrize(
+    "name", ["mixture", "three components", "fixed share", "sample", "region scale"]
+)
 def test_gradients_at_degree_one_are_mean_slopes_by_the_gates(name):
     X, y, queries = rows()
     model, step = model_of(name, 1), 1e-6
-    told = model.attention_by_head(queries)
-    ((lines, _, ridge),) = lines_of(model, X, queries)
+    told = model.attention_by_component(queries)
+    lines, _, ridge = next(lines_of(model, X, queries))
     shifts = step * np.eye(2) * X.std(axis=0)
     for i, gradient in enumerate(model.predict_gradient(queries)):
         slope = np.zeros(lines.shape[1])
@@ -294,7 +308,7 @@ def test_gradients_at_degree_one_are_mean_slopes_by_the_gates(name):
             covariance = away.T @ (weights[:, None] * away) + ridge * np.eye(len(slope))
             cross = away.T @ (weights * (y - weights @ y))
             slope += gate * np.linalg.solve(covariance, cross)
-        axis = model.curvature_axis_
+        axis = model.members_[0].curvature_axis
         after, before = (
             lines_by_definition(X, queries[i] + sign * shifts, axis) for sign in (1.0, -1.0)
         )
@@ -305,18 +319,18 @@ def test_gradients_at_degree_one_are_mean_slopes_by_the_gates(name):
 def test_gradients_of_means_hold_gates_and_factors():
     X, y, queries = rows()
     shifts = 1e-6 * np.eye(2) * X.std(axis=0)
-    for name in ("sample", "encoder", "mixture"):  # where there are none of the row: exact
-        parameters = {**CONFIGURATIONS[name], "degree": 0, "rank_features": False}
+    for name in ("sample", "encoder", "fixed share"):  # where there are none of the row: exact
+        parameters = {**CONFIGURATIONS[name], "degree": 0, "metric": "linear"}
         model = fitted(X, y, **parameters)
         found = model.predict_gradient(queries)
         for j, shift in enumerate(shifts):
             moved = model.predict(queries + shift) - model.predict(queries - shift)
             assert_allclose(found[:, j], moved / (2.0 * shift[j]), rtol=1e-4, atol=1e-6)
-    model = fitted(X, y, n_heads=2, degree=0, rank_features=False)
-    gates = model.attention_by_head(queries).gates
+    model = fitted(X, y, variant=Mixture(), degree=0, metric="linear")
+    gates = model.attention_by_component(queries).gates
     for j, shift in enumerate(shifts):
         after, before = (
-            model.attention_by_head(queries + sign * shift).weights @ y for sign in (1.0, -1.0)
+            model.attention_by_component(queries + sign * shift).weights @ y for sign in (1.0, -1.0)
         )
         expected = np.einsum("qh,hq->q", gates, (after - before) / (2.0 * shift[j]))
         found = model.predict_gradient(queries)[:, j]
@@ -328,10 +342,10 @@ def test_query_factors_are_one_where_nothing_depends_on_the_query(name):
     X, _, queries = rows()
     factors = model_of(name, 1).query_factors(queries)
     assert factors.shape == (9,)
-    if name in ("dynamic", "hierarchical"):
+    if name in ("query scale", "region scale"):
         assert (factors > 0.0).all()
         assert np.ptp(np.log(factors)) > 0.1
-        lengths = np.linalg.norm(model_of(name, 1).projection_, axis=1)
+        lengths = np.linalg.norm(model_of(name, 1).members_[0].projections[0], axis=1)
         mean = np.sqrt(np.mean(model_of(name, 1).query_factors(X) ** 2))
         assert_allclose(model_of(name, 1).w_, lengths * mean, rtol=1e-9)
     else:
@@ -340,11 +354,11 @@ def test_query_factors_are_one_where_nothing_depends_on_the_query(name):
 
 def test_query_factors_of_members_are_their_geometric_mean():
     X, y, queries = rows()
-    model = fitted(X, y, modifier="dynamic", n_estimators=2, degree=0, rank_features=False)
-    at = model.attention_by_head(queries).weights
+    model = fitted(X, y, variant=QueryScale(), n_estimators=2, degree=0, metric="linear")
+    at = model.attention_by_component(queries).weights
     # each member's weights tell its own factor, under its own metric
     logs = []
-    for weights, projection in zip(at, model.projection_, strict=True):
+    for weights, (projection, _) in zip(at, components_of(model), strict=True):
         squared = (((queries[:, None] - X) @ projection) ** 2).sum(axis=2)
         profile = np.exp(-np.log(weights / weights.max(axis=1, keepdims=True)) / 4.0)
         i = np.arange(9)
@@ -357,31 +371,31 @@ def test_query_factors_of_members_are_their_geometric_mean():
 
 
 @pytest.mark.parametrize("degree", [0, 1])
-def test_attributes_of_each_kind(degree):
+def test_members_tell_what_each_variant_learned(degree):
     X, _, queries = rows()
-    model = model_of("sample", degree)
-    assert model.sample_factors_.shape == (N,)
-    assert model.sample_factors_.max() == 1.0
-    assert (model.sample_factors_ > 0.0).all()
-    mixture = model_of("mixture", degree)
-    assert 0.0 < mixture.mixture_weight_ < 1.0
-    gates = mixture.attention_by_head(queries).gates
-    share = mixture.mixture_weight_
-    assert_allclose(gates, np.tile([share, 1.0 - share], (9, 1)), rtol=1e-12)
-    fixed = mixture.projection_[1] * X.std(axis=0, ddof=1)[:, None]
+    (member,) = model_of("sample", degree).members_
+    assert member.sample_factors.shape == (N,)
+    assert member.sample_factors.max() == 1.0
+    assert (member.sample_factors > 0.0).all()
+    assert np.ptp(member.sample_factors) > 0.1
+    model = model_of("fixed share", degree)
+    (member,) = model.members_
+    assert 0.0 <= member.shares[1] < 1.0
+    gates = model.attention_by_component(queries).gates
+    assert_allclose(gates, np.tile(member.shares, (9, 1)), rtol=1e-12)
+    fixed = member.projections[1] * X.std(axis=0, ddof=1)[:, None]
     size = fixed[0, 0]  # one factor of all standardised features, and ranks
     assert_allclose(fixed[:, :2], size * np.eye(2), rtol=1e-6, atol=1e-9)
-    assert_allclose(mixture.rank_w_[1], size, rtol=1e-6)
-    heads = model_of("heads", degree)
-    assert isinstance(heads.projection_, list)
-    assert len(heads.projection_) == len(heads.rank_w_) == 2
-    shares = heads.attention_by_head(X).gates.mean(axis=0)
-    lengths = np.array([np.linalg.norm(matrix, axis=1) for matrix in heads.projection_])
-    assert_allclose(heads.w_, np.sqrt(shares @ lengths**2), rtol=1e-9)
+    assert_allclose(member.rank_weights[1], size, rtol=1e-6)
+    model = model_of("mixture", degree)
+    (member,) = model.members_
+    assert len(member.projections) == len(member.rank_weights) == 2
+    assert_allclose(member.shares, model.attention_by_component(X).gates.mean(axis=0), rtol=1e-9)
+    lengths = np.array([np.linalg.norm(matrix, axis=1) for matrix in member.projections])
+    assert_allclose(model.w_, np.sqrt(member.shares @ lengths**2), rtol=1e-9)
     for name in NAMES:
-        assert hasattr(model_of(name, degree), "sample_factors_") == ("sample" in name)
-        has_mixture = name in ("mixture", "one component")
-        assert hasattr(model_of(name, degree), "mixture_weight_") == has_mixture
+        for member in model_of(name, degree).members_:
+            assert (member.sample_factors != 1.0).any() == ("sample" in name)
 
 
 @pytest.mark.parametrize("degree", [0, 1])
@@ -392,17 +406,15 @@ def test_loss_curves_are_counted_and_fall(name, degree):
     assert all(isinstance(loss, float) for loss in model.loss_curve_)
     if name not in ENSEMBLES:
         assert len(model.loss_curve_) == model.n_iter_ + 1
-    has_scores = name == "encoder"
-    assert (model.validation_scores_ is not None) == has_scores
-    if has_scores:
-        assert np.isfinite(model.validation_scores_).all()
+    assert (model.validation_scores_ != []) == (name in ENCODERS)
+    assert np.isfinite(model.validation_scores_).all()
 
 
 @pytest.mark.parametrize("degree", [0, 1])
-@pytest.mark.parametrize("name", ["sample", "dynamic", "hierarchical", "heads"])
+@pytest.mark.parametrize("name", ["sample", "query scale", "region scale", "mixture"])
 def test_the_loss_is_at_most_that_of_the_metric_alone(name, degree):
     X, y, _ = rows()
-    parameters = {**CONFIGURATIONS[name], "n_heads": 1, "modifier": None}
+    parameters = {**CONFIGURATIONS[name], "variant": None}
     plain = fitted(X, y, degree=degree, **parameters)
     model = model_of(name, degree)
     assert_allclose(model.loss_curve_[: plain.n_iter_ + 1], plain.loss_curve_)
@@ -419,29 +431,28 @@ def test_the_loss_is_at_most_that_of_the_metric_alone(name, degree):
 def test_members_are_averaged(degree):
     X, y, queries = rows()
     model = model_of("members", degree)
-    told = model.attention_by_head(queries)
+    told = model.attention_by_component(queries)
     assert_allclose(told.gates, 1.0 / 3.0)
     assert_allclose(told.weights, kernel_weights_by_definition(model, X, queries), atol=1e-9)
     if degree == 0:
         assert_allclose(told.weights.mean(axis=0) @ y, model.predict(queries), atol=1e-12)
-    for attribute in (model.projection_, model.rank_w_):
-        assert isinstance(attribute, list)
-        assert len(attribute) == 3
-    lengths = np.array([np.linalg.norm(matrix, axis=1) for matrix in model.projection_])
+    assert len(model.members_) == 3
+    lengths = np.array([np.linalg.norm(matrix, axis=1) for matrix, _ in components_of(model)])
     assert_allclose(model.w_, np.sqrt((lengths**2).mean(axis=0)), rtol=1e-9)
     assert (lengths[0] != lengths[1]).any()
 
 
 @pytest.mark.parametrize("degree", [0, 1])
-def test_members_may_have_heads(degree):
+def test_members_may_have_components(degree):
     _, y, queries = rows()
-    model = model_of("members of heads", degree)
-    told = model.attention_by_head(queries)
-    assert told.weights.shape == (2, 9, N)
-    assert_allclose(told.gates, 0.5)
-    assert [len(each) for each in model.projection_] == [2, 2]
+    model = model_of("members of mixtures", degree)
+    told = model.attention_by_component(queries)
+    assert told.weights.shape == (4, 9, N)
+    assert_allclose(told.gates.sum(axis=1), 1.0)
+    assert_allclose(told.gates[:, :2].sum(axis=1), 0.5)
+    assert [len(member.projections) for member in model.members_] == [2, 2]
     if degree == 0:
-        mean = told.weights.mean(axis=0)
+        mean = np.einsum("qh,hqi->qi", told.gates, told.weights)
         assert_allclose(model.attention_weights(queries), mean, atol=1e-12)
         assert_allclose(model.predict(queries), mean @ y, atol=1e-12)
 
@@ -457,15 +468,15 @@ def test_out_of_bag_scores_are_finite_and_lower(degree):
     gaps = []
     for seed in range(6):
         model = fitted(*wavy(seed), n_estimators=4, degree=degree, random_state=seed)
-        assert np.isfinite(model.honest_loo_score_)
-        assert model.honest_loo_score_ < 1.0
-        gaps.append(model.loo_score_ - model.honest_loo_score_)
+        assert np.isfinite(model.holdout_score_)
+        assert model.holdout_score_ < 1.0
+        gaps.append(model.loo_score_ - model.holdout_score_)
     assert np.mean(gaps) > 0.0
 
 
 def test_random_state_chooses_the_queries_of_members():
     X, y, queries = rows()
-    parameters = {"n_estimators": 2, "parametrization": "feature", "degree": 0}
+    parameters = {"n_estimators": 2, "metric": "diagonal", "degree": 0}
     models = [fitted(X, y, **parameters, random_state=seed) for seed in (3, 3, 4)]
     assert_array_equal(models[0].predict(queries), models[1].predict(queries))
     assert (models[0].predict(queries) != models[2].predict(queries)).any()
@@ -491,10 +502,8 @@ def test_the_same_seed_gives_the_same_bits_whatever_the_order_of_rows(name, degr
     assert other.loss_curve_ == model.loss_curve_
     assert_array_equal(other.predict(queries), model.predict(queries))
     assert_array_equal(other.predict(None), model.predict(None)[order])
-    if hasattr(model, "sample_factors_"):
-        pairs = zip(listed(other.sample_factors_), listed(model.sample_factors_), strict=True)
-        for found, expected in pairs:
-            assert_array_equal(found, expected[order])
+    for found, expected in zip(other.members_, model.members_, strict=True):
+        assert_array_equal(found.sample_factors, expected.sample_factors[order])
 
 
 @pytest.mark.parametrize("degree", [0, 1])
@@ -513,8 +522,8 @@ def test_weights_are_repetitions_and_zero_is_no_row(name, degree):
     fewer = clone(model).fit(X[present], y[present], sample_weight=counts[present])
     assert_allclose(fewer.predict(queries), expected, rtol=1e-8)
     if name == "sample":
-        factors = weighted.sample_factors_
-        assert_allclose(expanded.sample_factors_, factors[repeated], rtol=1e-8)
+        factors = weighted.members_[0].sample_factors
+        assert_allclose(expanded.members_[0].sample_factors, factors[repeated], rtol=1e-8)
         assert_array_equal(factors[~present], 1.0)
 
 
@@ -557,37 +566,40 @@ def test_outputs_share_what_is_learned(name, degree):
     assert model.predict_gradient(queries).shape == (9, 2, 3)
     twice = clone(model).fit(X, np.column_stack([y, -5.0 * y])).predict(queries)
     assert_allclose(twice[:, 0], -twice[:, 1] / 5.0, rtol=1e-7, atol=1e-9)
-    if name not in ("encoder", "dropout", "compact"):  # where rounding is carried along
+    if name not in (*ENCODERS, "compact"):  # where rounding is carried along
         assert_allclose(twice[:, 0], model_of(name, degree).predict(queries), atol=0.02)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_one_head_and_no_modifier_are_the_plain_model(name):
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ENSEMBLES])
+def test_variants_change_predictions(name):
     X, y, queries = rows()
-    parameters = {"degree": 1, "parametrization": CONFIGURATIONS[name].get("parametrization")}
-    parameters["parametrization"] = parameters["parametrization"] or "auto"
-    expected = fitted(X, y, **parameters)
-    neutral = {
-        "modifier": None, "n_heads": 1, "mixture": False, "hidden_layer_sizes": [],
-        "dropout": 0.0, "n_estimators": 1,
-    }  # fmt: skip
-    found = fitted(X, y, **parameters, **neutral)
-    assert_array_equal(found.predict(queries), expected.predict(queries))
-    assert found.loss_curve_ == expected.loss_curve_
-    if name != "dropout":
-        assert (model_of(name, 1).predict(queries) != expected.predict(queries)).any()
+    plain = {**CONFIGURATIONS[name], "variant": None, "solver": "auto"}
+    assert (model_of(name, 1).predict(queries) != fitted(X, y, **plain).predict(queries)).any()
 
 
 @pytest.mark.parametrize("degree", [0, 1])
-def test_dropout_learns_another_metric(degree):
+def test_dropout_learns_another_network(degree):
     rng = np.random.default_rng(0)
-    X = rng.uniform(-1.0, 1.0, (150, 2))
-    y = np.sin(4.0 * X[:, 0]) + X[:, 1] + 0.3 * rng.standard_normal(150)
-    ratios = []
-    for dropout in (0.0, 0.5, 0.9):
-        ratios.append(fitted(X, y, degree=degree, dropout=dropout, rank_features=False).w_)
-    # fewer rows are seen at a time, unless the start is best under dropout too
-    assert max(np.abs(np.log(other / ratios[0])).max() for other in ratios[1:]) > 0.02
+    X = rng.uniform(-1.0, 1.0, (250, 2))
+    y = np.sin(6.0 * X[:, 0]) * np.sin(6.0 * X[:, 1]) + 0.05 * rng.standard_normal(250)
+    solver = Adam(learning_rate=0.02, batch_size=50, max_iter=30)
+    networks = [Encoder(8, dropout) for dropout in (0.0, 0.5, 0.9)]
+    models = [fitted(X, y, degree=degree, variant=each, solver=solver) for each in networks]
+    first = models[0].predict(X)
+    assert min(np.abs(other.predict(X) - first).max() for other in models[1:]) > 0.01
+
+
+def test_the_best_fixed_share_may_be_none_at_all():
+    shares = []
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        X = rng.uniform(-1.0, 1.0, (150, 3))
+        y = np.sin(6.0 * X[:, 0]) + 0.1 * rng.standard_normal(150)  # where two features mislead
+        model = fitted(X, y, variant=FixedShare(), degree=0, metric="diagonal")
+        shares.append(model.members_[0].shares[1])
+        plain = fitted(X, y, degree=0, metric="diagonal")
+        assert model.loo_score_ >= plain.loo_score_ - 1e-4
+    assert np.mean(np.array(shares) == 0.0) >= 0.5
 
 
 # ---------------------------------------------------------------------------------------------
@@ -600,7 +612,9 @@ def many(n):
     return X, np.sin(5.0 * X[:, 0]) + 0.3 * rng.standard_normal(n)
 
 
-@pytest.mark.parametrize("name", ["sample", "dynamic", "hierarchical", "heads", "mixture"])
+@pytest.mark.parametrize(
+    "name", ["sample", "query scale", "region scale", "mixture", "fixed share"]
+)
 def test_what_is_learned_in_single_precision_predicts_as_well(name):
     X, y = many(520)
     model = fitted(X, y, **CONFIGURATIONS[name])
@@ -608,13 +622,14 @@ def test_what_is_learned_in_single_precision_predicts_as_well(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["sample", "dynamic", "heads", "mixture", "encoder", "members"])
-def test_honest_scores_are_of_rows_that_were_no_queries(name):
+@pytest.mark.parametrize(
+    "name", ["sample", "query scale", "mixture", "fixed share", "encoder", "members"]
+)
+def test_holdout_scores_are_of_rows_that_were_no_queries(name):
     X, y = many(1150)
-    parameters = {**CONFIGURATIONS[name], "degree": 0, "rank_features": False}
-    model = fitted(X, y, **parameters, parametrization="feature")
+    model = fitted(X, y, **{**CONFIGURATIONS[name], **PLAIN})
     best = 1.0 - 0.3**2 / y.var()
-    assert abs(model.honest_loo_score_ - best) < 0.1
+    assert abs(model.holdout_score_ - best) < 0.1
     assert abs(model.loo_score_ - best) < 0.05
     order = np.random.default_rng(0).permutation(len(X))
     again = clone(model).fit(X[order], y[order])
@@ -629,7 +644,7 @@ def test_honest_scores_are_of_rows_that_were_no_queries(name):
 @pytest.mark.parametrize("name", NAMES)
 def test_few_rows_constant_targets_and_far_queries_are_finite(name):
     X, y, queries = rows()
-    parameters = {"random_state": 0, **CONFIGURATIONS[name], "max_iter": 5}
+    parameters = {"random_state": 0, **CONFIGURATIONS[name]}
     for n in (3, 4, 7):
         model = ParametricAttentionRegressor(**parameters).fit(X[:n], y[:n])
         assert np.isfinite(model.predict(queries)).all()
@@ -642,7 +657,7 @@ def test_few_rows_constant_targets_and_far_queries_are_finite(name):
         at = distance * np.array([[1.0, 1.0], [-1.0, 0.0]])
         assert np.isfinite(far.predict(at)).all()
         assert np.isfinite(far.query_factors(at)).all()
-        assert np.isfinite(far.attention_by_head(at).weights).all()
+        assert np.isfinite(far.attention_by_component(at).weights).all()
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -680,13 +695,13 @@ def test_extreme_units_and_exact_targets_are_finite(name):
     assert np.isfinite(line.loss_curve_).all()
 
 
-@pytest.mark.parametrize("name", ["sample", "heads", "encoder", "members"])
+@pytest.mark.parametrize("name", ["sample", "mixture", "encoder", "members"])
 def test_an_interrupted_fit_leaves_the_estimator_as_it_was(name, monkeypatch):
     X, y, queries = rows()
-    parameters = {**CONFIGURATIONS[name], "parametrization": "feature"}
+    parameters = {**CONFIGURATIONS[name], "metric": "diagonal"}
     model = fitted(X, y, **parameters)
     before, predicted = dict(vars(model)), model.predict(queries)
-    calls, most, weights = [], [np.inf], _objective.kernel_weights
+    calls, most, weights = [], [np.inf], Student.tensor_weights
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -694,7 +709,7 @@ def test_an_interrupted_fit_leaves_the_estimator_as_it_was(name, monkeypatch):
             raise KeyboardInterrupt
         return weights(*arguments)
 
-    monkeypatch.setattr(_objective, "kernel_weights", interrupted)
+    monkeypatch.setattr(Student, "tensor_weights", interrupted)
     clone(model).fit(X[:50, :1], y[:50])
     most[0] = int(1.8 * len(calls))  # at four fifths of the next fit
     with pytest.raises(KeyboardInterrupt):
@@ -711,7 +726,7 @@ def test_global_state_is_left_alone():
         return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist()  # noqa: NPY002
 
     before = state()
-    for name in ("dynamic", "hierarchical", "encoder", "dropout", "members"):
+    for name in ("query scale", "region scale", "encoder", "dropout", "members"):
         model = ParametricAttentionRegressor(**CONFIGURATIONS[name]).fit(X, y)
         assert np.isfinite(model.predict(queries)).all()
     assert state() == before
@@ -721,25 +736,23 @@ def test_out_of_bag_scores_do_not_depend_on_the_unit_of_targets():
     X, y, _ = rows()
     model, unit = model_of("members", 1), 1e200
     other = clone(model).fit(X, unit * y)
-    assert_allclose(other.honest_loo_score_, model.honest_loo_score_, rtol=1e-6)
+    assert_allclose(other.holdout_score_, model.holdout_score_, rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "parameters", [{"modifier": "hierarchical"}, {"n_heads": 4}, {"n_heads": 2}], ids=str
-)
-def test_features_of_few_values_can_be_learned_from(parameters):
+@pytest.mark.parametrize("variant", [RegionScale(), Mixture(4), Mixture(2)], ids=str)
+def test_features_of_few_values_can_be_learned_from(variant):
     rng = np.random.default_rng(0)
     X = rng.integers(0, 2, (200, 1)).astype(float)
-    if parameters == {"n_heads": 2}:  # three rows in one place, or so
+    if repr(variant) == "Mixture()":  # three rows in one place, or so
         X = np.where(np.arange(200)[:, None] < 198, 0.0, 1.0)
     y = X[:, 0] + 0.1 * rng.standard_normal(200)
-    model = fitted(X, y, **parameters)
+    model = fitted(X, y, variant=variant)
     assert np.isfinite(model.predict(X)).all()
 
 
-def test_more_heads_than_rows_are_refused_or_learned():
+def test_more_components_than_rows_are_refused_or_learned():
     X, y, queries = rows()
-    model = fitted(X[:4], y[:4], n_heads=6)
+    model = fitted(X[:4], y[:4], variant=Mixture(6))
     assert np.isfinite(model.predict(queries)).all()
 
 
@@ -749,13 +762,46 @@ def test_query_factors_of_members_of_a_constant_target_are_one():
     assert_array_equal(model.query_factors(queries), np.ones(9))
 
 
-@pytest.mark.parametrize(
-    ("parameters", "attribute"),
-    [({"modifier": "sample"}, "sample_factors_"), ({"mixture": True}, "mixture_weight_")],
-)
-def test_attributes_are_there_for_constant_targets_too(parameters, attribute):
-    X, _, _ = rows()
-    assert hasattr(fitted(X, np.ones(N), **parameters), attribute)
+# ---------------------------------------------------------------------------------------------
+# Trial steps that cannot be evaluated
+
+
+def test_singular_lines_are_bad_steps_of_a_mixture():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-1.0, 1.0, (600, 2))
+    y = np.where(X[:, 0] < 0.0, np.sin(2.0 * X[:, 1]), np.sin(20.0 * X[:, 1]))
+    y += 0.1 * rng.standard_normal(600)
+    model = fitted(X, y, variant=Mixture(4), solver=LBFGS(40))
+    assert np.isfinite(model.loss_curve_).all()
+    assert model.score(X, y) > 0.9
+
+
+@pytest.mark.parametrize("kernel", [name for name in KERNELS if KERNELS[name].has_slope])
+@pytest.mark.parametrize("degree", [0, 1])
+def test_encoders_of_two_rows_are_finite(kernel, degree):
+    variant, solver = Encoder(4), Adam(learning_rate=0.003, max_iter=3)
+    model = fitted(
+        [[0.0], [1.0]], [0.0, 1.0], kernel=kernel, degree=degree, variant=variant, solver=solver
+    )
+    assert np.isfinite(model.predict([[0.5]])).all()
+    assert np.isfinite(model.w_).all()
+
+
+@pytest.mark.parametrize("variant", [None, QueryScale(), Encoder(4)], ids=str)
+def test_losses_that_are_no_number_are_never_the_best(variant, monkeypatch):
+    X, y, queries = rows()
+    calls, weights = [], Student.tensor_weights
+
+    def sometimes(self, squared):
+        calls.append(None)
+        found = weights(self, squared)
+        return tuple(part * np.nan for part in found) if len(calls) % 5 == 0 else found
+
+    monkeypatch.setattr(Student, "tensor_weights", sometimes)
+    model = fitted(X, y, variant=variant)
+    monkeypatch.undo()
+    assert np.isfinite(model.w_).all()
+    assert np.isfinite(model.predict(queries)).all()
 
 
 # ---------------------------------------------------------------------------------------------
@@ -765,21 +811,22 @@ def test_attributes_are_there_for_constant_targets_too(parameters, attribute):
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
-        ({**NEEDED["sample"], **NEEDED["heads"]}, "modifier='sample', n_heads=2"),
-        ({**NEEDED["sample"], **NEEDED["mixture"]}, "modifier='sample', mixture=True"),
-        ({**NEEDED["sample"], **NEEDED["encoder"]}, r"modifier=.*hidden_layer_sizes=\(3,\)"),
-        ({**NEEDED["heads"], **NEEDED["mixture"]}, "n_heads=2, mixture=True"),
-        ({**NEEDED["heads"], **NEEDED["encoder"]}, r"n_heads=2, hidden_layer_sizes=\(3,\)"),
-        ({**NEEDED["mixture"], **NEEDED["encoder"]}, r"mixture=True, hidden_layer_sizes=\(3,\)"),
-        ({"hidden_layer_sizes": (0,)}, r"positive whole numbers.*got \(0,\)"),
-        ({"hidden_layer_sizes": (4, 2.5)}, r"positive whole numbers.*got \(4, 2\.5\)"),
-        ({"hidden_layer_sizes": (True,)}, "positive whole numbers"),
-        ({"hidden_layer_sizes": 5}, "hidden_layer_sizes"),
-        ({"modifier": "none"}, "modifier"),
-        ({"n_heads": 0}, "n_heads"),
-        ({"mixture": "yes"}, "mixture"),
-        ({"dropout": 1.0}, "dropout"),
-        ({"dropout": -0.1}, "dropout"),
+        ({"variant": Encoder(())}, r"positive whole numbers.*got \(\)"),
+        ({"variant": Encoder((0,))}, r"positive whole numbers.*got \(0,\)"),
+        ({"variant": Encoder((4, 2.5))}, r"positive whole numbers.*got \(4, 2\.5\)"),
+        ({"variant": Encoder((True,))}, "positive whole numbers"),
+        ({"variant": Encoder(0)}, "hidden_layer_sizes.*Encoder"),
+        ({"variant": Encoder("ab")}, "hidden_layer_sizes.*Encoder"),
+        ({"variant": Encoder(dropout=1.0)}, "dropout.*Encoder"),
+        ({"variant": Encoder(dropout=-0.1)}, "dropout.*Encoder"),
+        ({"variant": Mixture(1)}, "n_components.*Mixture"),
+        ({"variant": QueryScale(0)}, "n_hidden.*QueryScale"),
+        ({"variant": RegionScale(1)}, "n_regions.*RegionScale"),
+        ({"variant": Mixture}, "variant"),
+        ({"variant": Mixture(), "solver": "gauss-newton"}, "solver='gauss-newton'.*Mixture"),
+        ({"variant": Mixture(), "solver": GaussNewton()}, r"GaussNewton\(\).*'lbfgs' or 'adam'"),
+        ({"variant": Encoder(), "solver": "lbfgs"}, "solver='lbfgs'.*Encoder.*'adam'"),
+        ({"variant": Mixture(), "solver": GradientDescent()}, "textbook"),
         ({"n_estimators": 0}, "n_estimators"),
     ],
 )
@@ -791,69 +838,29 @@ def test_what_cannot_be_combined_is_refused(parameters, message):
     assert not hasattr(model, "n_features_in_")
 
 
-@pytest.mark.parametrize("more", [*NEEDED.values(), {"dropout": 0.2}, {"n_estimators": 2}], ids=str)
-def test_the_textbooks_recipe_learns_one_metric_only(more):
-    X, y, _ = rows()
-    textbook = {"parametrization": "scalar", "degree": 0, "rank_features": False, "solver": "sgd"}
-    (name,) = more
-    with pytest.raises(ValueError, match=f"solver='sgd'.*{name}.*Use solver='auto'"):
-        fitted(X, y, **textbook, **more)
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_there_is_no_nadaraya_watson_of_it(name):
     X, y, _ = rows()
-    plain = {"degree": 0, "rank_features": False, "parametrization": "feature"}
-    if name == "dropout":  # a metric alone, however it was learned
-        model = fitted(X, y, **{**CONFIGURATIONS[name], **plain})
-        assert_allclose(model.to_nadaraya_watson().predict(X), model.predict(X), rtol=1e-6)
-        return
-    parameters = {**CONFIGURATIONS[name], **plain}
-    parameters.pop("n_components", None)
-    with pytest.raises(ValueError, match=r"needs.*nothing beside the metric.*Fit"):
-        fitted(X, y, **parameters).to_nadaraya_watson()
+    model = fitted(X, y, **{**CONFIGURATIONS[name], **PLAIN})
+    with pytest.raises(ValueError, match=r"needs.*variant=None and n_estimators=1.*Fit"):
+        model.to_nadaraya_watson()
 
 
 def test_another_fit_leaves_nothing_of_the_last_one():
     X, y, _ = rows()
-    model = fitted(X, y, modifier="sample", degree=0)
-    assert hasattr(model, "sample_factors_")
-    model.set_params(modifier=None, mixture=True).fit(X, y)
-    assert not hasattr(model, "sample_factors_")
-    assert hasattr(model, "mixture_weight_")
-    model.set_params(mixture=False, n_heads=2).fit(X, y)
-    assert not hasattr(model, "mixture_weight_")
-    assert isinstance(model.projection_, list)
-    model.set_params(n_heads=1, hidden_layer_sizes=(3,), max_iter=3).fit(X, y)
-    assert model.validation_scores_ is not None
-    model.set_params(hidden_layer_sizes=(), max_iter=100).fit(X, y)
-    fresh = fitted(X, y, degree=0)
-    assert set(vars(model)) == set(vars(fresh))
-    assert_array_equal(model.predict(X), fresh.predict(X))
+    model = fitted(X, y, degree=0)
+    expected = model.predict(X)
+    for variant in (SampleReweighting(), FixedShare(), Mixture()):
+        model.set_params(variant=variant).fit(X, y)
+    model.set_params(variant=None).fit(X, y)
+    assert set(vars(model)) == set(vars(fitted(X, y, degree=0)))
+    assert_array_equal(model.predict(X), expected)
 
 
-@pytest.mark.parametrize("name", ["sample", "heads", "mixture", "dynamic", "members", "encoder"])
-def test_warm_start_begins_where_the_metric_was(name):
+@pytest.mark.parametrize("name", ["sample", "mixture", "fixed share", "encoder", "members"])
+def test_the_best_step_at_validation_rows_is_kept(name):
     X, y, queries = rows()
-    parameters = {**CONFIGURATIONS[name], "parametrization": "feature"}
-    model = ParametricAttentionRegressor(**parameters, warm_start=True, random_state=0)
-    cold = model.fit(X, y).loss_curve_
-    expected = model.predict(queries)
-    warm = model.fit(X, y).loss_curve_
-    assert warm[0] <= cold[0]
-    assert_allclose(warm[-1], cold[-1], atol=0.25)
-    assert np.corrcoef(model.predict(queries), expected)[0, 1] > 0.9
-    model.set_params(n_estimators=2 if name != "members" else 1).fit(X, y)  # another number of them
-    assert np.isfinite(model.predict(queries)).all()
-    other = fitted(X, y, **{**parameters, "n_estimators": model.n_estimators})
-    assert_allclose(model.loss_curve_, other.loss_curve_)
-
-
-@pytest.mark.parametrize("name", ["sample", "heads", "mixture", "encoder", "dropout", "members"])
-def test_early_stopping_keeps_the_best_step(name):
-    X, y, queries = rows()
-    parameters = {**CONFIGURATIONS[name], "max_iter": 30, "n_iter_no_change": 4}
-    model = fitted(X, y, **parameters, early_stopping=True, validation_fraction=0.3)
+    model = fitted(X, y, **CONFIGURATIONS[name], validation_fraction=0.3)
     scores = model.validation_scores_
     assert np.isfinite(scores).all()
     assert len(scores) == len(model.loss_curve_)
@@ -862,6 +869,18 @@ def test_early_stopping_keeps_the_best_step(name):
     assert_array_equal(again.predict(queries), model.predict(queries))
     other = clone(model).set_params(random_state=1).fit(X, y)
     assert (other.predict(queries) != model.predict(queries)).any()
+
+
+@pytest.mark.parametrize("variant", [SampleReweighting(), Mixture(), QueryScale()], ids=str)
+@pytest.mark.parametrize("solver", ["lbfgs", "adam"])
+def test_names_of_solvers_suit_the_variant(variant, solver):
+    X, y, _ = rows()
+    model = fitted(X, y, variant=variant, solver=solver, metric="diagonal")
+    plain = fitted(X, y, metric="diagonal")
+    assert_allclose(model.loss_curve_[: plain.n_iter_ + 1], plain.loss_curve_)
+    assert model.loss_curve_[-1] < plain.loss_curve_[-1] + 0.02
+    automatic = fitted(X, y, variant=variant, metric="diagonal")
+    assert (automatic.loss_curve_ == model.loss_curve_) == (solver == "lbfgs")
 
 
 class Told:
@@ -885,40 +904,43 @@ class Told:
         return len(self.predictions) >= self.most
 
 
-@pytest.mark.parametrize("name", ["sample", "dynamic", "heads", "mixture", "encoder", "dropout"])
+@pytest.mark.parametrize(
+    "name", ["sample", "query scale", "mixture", "fixed share", "encoder", "dropout"]
+)
 def test_callbacks_are_told_of_every_step_of_all_stages(name):
     pytest.importorskip("sklearn.callback")
     X, y, _ = rows()
-    parameters = {**CONFIGURATIONS[name], "max_iter": 4, "parametrization": "projection"}
+    solver = {"solver": FEW if name in ENCODERS else LBFGS(4)}
     told = Told()
+    parameters = {**CONFIGURATIONS[name], "metric": "linear", **solver}
     model = ParametricAttentionRegressor(**parameters, random_state=0).set_callbacks(told)
     model.fit(X, y)
     # the starts of all three stages are told too, and only the first is in the curve
     assert len(told.predictions) == model.n_iter_ + 3
-    if name not in ("encoder", "dropout"):  # whose last step need not be the best
+    if name not in ENCODERS:  # whose last step need not be the best
         assert_allclose(told.predictions[-1], model.predict(X), rtol=1e-9)
 
 
-@pytest.mark.parametrize("more", [{"modifier": "dynamic"}, {"n_estimators": 3}], ids=str)
-def test_callbacks_may_be_told_of_the_steps_of_all_stages_and_members(more):
+def test_callbacks_are_told_of_the_steps_of_all_members():
     pytest.importorskip("sklearn.callback")
     X, y, _ = rows()
     told = Told()
-    model = ParametricAttentionRegressor("feature", max_iter=4, tol=0.0, random_state=0, **more)
+    model = ParametricAttentionRegressor("diagonal", n_estimators=3, random_state=0)
     model.set_callbacks(told).fit(X, y)
-    assert len(told.predictions) > model.n_iter_
+    assert len(told.predictions) == sum(len(member.loss_curve) for member in model.members_)
 
 
-@pytest.mark.parametrize("name", ["sample", "heads", "encoder"])
+@pytest.mark.parametrize("name", ["sample", "mixture", "encoder", "members"])
 def test_callbacks_can_stop_training(name):
     pytest.importorskip("sklearn.callback")
     X, y, _ = rows()
-    parameters = {**CONFIGURATIONS[name], "max_iter": 50, "tol": 0.0}
+    parameters = {**CONFIGURATIONS[name], "metric": "diagonal"}
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # stopped on purpose
-        model = ParametricAttentionRegressor("feature", **parameters, random_state=0)
+        model = ParametricAttentionRegressor(**parameters, random_state=0)
         model.set_callbacks(Told(most=3)).fit(X, y)
     assert model.n_iter_ <= 3
+    assert len(model.members_) == 1
 
 
 # ---------------------------------------------------------------------------------------------
@@ -937,7 +959,7 @@ models, queries = pickle.load(open(sys.argv[1], "rb"))
 found = {key: (m.predict(queries).tolist(), m.predict(None).tolist()) for key, m in models.items()}
 for model in models.values():
     model.predict_interval(queries, 0.8)
-    model.attention_by_head(queries)
+    model.attention_by_component(queries)
     model.query_factors(queries)
 assert not any(name.partition(".")[0] == "torch" for name in sys.modules)
 print(repr(found))
@@ -957,7 +979,7 @@ print(repr(found))
 
 
 # ---------------------------------------------------------------------------------------------
-# Outside the support of a head
+# Outside the support of a component
 
 
 @pytest.mark.parametrize("degree", [0, 1])
@@ -966,11 +988,10 @@ def test_gradients_are_missing_where_predictions_are(degree):
     X = rng.uniform(-1.0, 1.0, (80, 2))
     y = np.where(X[:, 0] < 0.0, np.sin(4.0 * X[:, 1]), X[:, 0])
     model = ParametricAttentionRegressor(
-        "feature",
+        "diagonal",
         degree=degree,
         kernel="epanechnikov",
-        n_heads=2,
-        rank_features=False,
+        variant=Mixture(),
         extrapolation="nan",
     ).fit(X, y)
     queries = rng.uniform(-1.6, 1.6, (300, 2))

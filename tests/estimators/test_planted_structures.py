@@ -2,16 +2,24 @@
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose, assert_array_equal
+from numpy.testing import assert_allclose
 
-from skattn import ParametricAttentionRegressor
+from skattn import Linear, ParametricAttentionRegressor
+from skattn.solvers import Adam
+from skattn.variants import (
+    Encoder,
+    FixedShare,
+    Mixture,
+    QueryScale,
+    RegionScale,
+    SampleReweighting,
+)
 
 pytest.importorskip("torch")
 
 pytestmark = pytest.mark.filterwarnings("ignore:Training has not converged")
 
 N_TEST = 300
-LINES = {"rank_features": False, "curvature": False}
 
 
 def fitted(data, **parameters):
@@ -29,12 +37,12 @@ def split(X, truth, noise, rng, n):
     return X[:n], y[:n], X[n:], truth[n:]
 
 
-def compared(make, modified, n_seeds=10, **parameters):
+def compared(make, variant, n_seeds=10, solver="auto", **parameters):
     """Data, models with what was planted, and errors relative to those of the metric alone."""
     for seed in range(n_seeds):
         data = make(np.random.default_rng(seed))
         plain = fitted(data, **parameters)
-        model = fitted(data, **parameters, **modified)
+        model = fitted(data, **parameters, variant=variant, solver=solver)
         yield data, model, error(model, data) / error(plain, data)
 
 
@@ -55,9 +63,9 @@ def corrupted(rng, n=250):
 @pytest.mark.parametrize("degree", [0, 1])
 def test_corrupted_rows_are_found(degree):
     found, gains = [], []
-    options = {"degree": degree, "rank_features": False}
-    for data, model, gain in compared(corrupted, {"modifier": "sample"}, **options):
-        factors, wrong = model.sample_factors_, data[4]
+    options = {"degree": degree, "metric": "linear", "curvature": degree == 1}
+    for data, model, gain in compared(corrupted, SampleReweighting(), **options):
+        factors, wrong = model.members_[0].sample_factors, data[4]
         found.append(np.mean(factors[wrong] <= np.quantile(factors, 0.1)))
         gains.append(gain)
     assert np.median(found) >= 0.75
@@ -66,9 +74,8 @@ def test_corrupted_rows_are_found(degree):
 
 
 def test_corrupted_rows_harm_less_on_average():
-    options = {"degree": 1, "rank_features": False}
-    runs = compared(corrupted, {"modifier": "sample"}, **options)
-    gains = [gain for _, _, gain in runs]
+    options = {"metric": "linear", "curvature": True}
+    gains = [gain for _, _, gain in compared(corrupted, SampleReweighting(), **options)]
     assert np.mean(gains) <= 0.9
 
 
@@ -92,9 +99,9 @@ def four_clusters(rng, n=250):
 
 
 @pytest.mark.parametrize("degree", [0, 1])
-def test_a_dynamic_factor_is_large_where_the_target_is_wavy(degree):
+def test_a_query_scale_is_large_where_the_target_is_wavy(degree):
     ratios, gains = [], []
-    for _, model, gain in compared(half_waved, {"modifier": "dynamic"}, degree=degree, **LINES):
+    for _, model, gain in compared(half_waved, QueryScale(), degree=degree, metric="linear"):
         factors = np.log(model.query_factors([[-0.6], [-0.4], [0.4], [0.6]]))
         ratios.append(np.exp(factors[2:].mean() - factors[:2].mean()))
         gains.append(gain)
@@ -106,8 +113,7 @@ def test_a_dynamic_factor_is_large_where_the_target_is_wavy(degree):
 @pytest.mark.parametrize("degree", [0, 1])
 def test_regions_have_factors_of_their_own(degree):
     ratios, gains = [], []
-    hierarchical = {"modifier": "hierarchical"}
-    for _, model, gain in compared(four_clusters, hierarchical, degree=degree, **LINES):
+    for _, model, gain in compared(four_clusters, RegionScale(), degree=degree, metric="linear"):
         centers = [[0.8, 0.8], [-0.8, -0.8], [-0.8, 0.8], [0.8, -0.8]]
         factors = np.log(model.query_factors(centers))
         ratios.append(np.exp(factors[0] - factors[1:].mean()))
@@ -117,7 +123,7 @@ def test_regions_have_factors_of_their_own(degree):
 
 
 # ---------------------------------------------------------------------------------------------
-# Heads and mixtures
+# Mixtures and fixed shares
 
 
 def switched(rng, n=300):
@@ -126,32 +132,24 @@ def switched(rng, n=300):
     return split(X, truth, 0.1, rng, n)
 
 
-def test_heads_find_what_counts_on_either_side():
+def test_components_find_what_counts_on_either_side():
     sides, gains = [], []
-    options = {"degree": 0, "rank_features": False}
-    for _, model, gain in compared(switched, {"n_heads": 2}, **options):
-        leading = [int(np.linalg.norm(each, axis=1).argmax()) for each in model.projection_]
+    for _, model, gain in compared(switched, Mixture(), degree=0, metric="linear"):
+        projections = model.members_[0].projections
+        leading = [int(np.linalg.norm(each, axis=1).argmax()) for each in projections]
         assert sorted(leading) == [1, 2]
-        first = leading.index(1)  # and each head counts on the side of its feature
-        gates = model.attention_by_head([[-0.8, 0.0, 0.0], [0.8, 0.0, 0.0]]).gates
+        first = leading.index(1)  # and each component counts on the side of its feature
+        gates = model.attention_by_component([[-0.8, 0.0, 0.0], [0.8, 0.0, 0.0]]).gates
         sides.append([gates[0, first], gates[1, 1 - first]])
         gains.append(gain)
     assert np.median(sides) >= 0.9
     assert max(gains) <= 0.6
 
 
-def test_heads_of_lines_gain_too():
-    options = {"degree": 1, "rank_features": False, "parametrization": "feature"}
-    gains = [gain for _, _, gain in compared(switched, {"n_heads": 2}, n_seeds=5, **options)]
+def test_components_of_lines_gain_too():
+    options = {"metric": "diagonal", "curvature": True}
+    gains = [gain for _, _, gain in compared(switched, Mixture(), n_seeds=5, **options)]
     assert max(gains) <= 0.9
-
-
-@pytest.mark.parametrize("degree", [0, 1])
-def test_one_head_is_exactly_the_plain_model(degree):
-    data = switched(np.random.default_rng(0))
-    plain, one = (fitted(data, degree=degree, **more) for more in ({}, {"n_heads": 1}))
-    assert_array_equal(one.predict(data[2]), plain.predict(data[2]))
-    assert one.loss_curve_ == plain.loss_curve_
 
 
 def one_direction_and_a_rest(rng, n=250):
@@ -161,13 +159,12 @@ def one_direction_and_a_rest(rng, n=250):
 
 
 @pytest.mark.parametrize("degree", [0, 1])
-def test_a_mixture_adds_what_one_component_leaves(degree):
-    options = {"parametrization": "projection", "n_components": 1, "rank_features": False}
+def test_a_fixed_share_adds_what_one_coordinate_leaves(degree):
+    options = {"metric": Linear(n_components=1), "curvature": degree == 1, "degree": degree}
     gains, shares = [], []
-    runs = compared(one_direction_and_a_rest, {"mixture": True}, degree=degree, **options)
-    for _, model, gain in runs:
+    for _, model, gain in compared(one_direction_and_a_rest, FixedShare(), **options):
         gains.append(gain)
-        shares.append(model.mixture_weight_)
+        shares.append(model.members_[0].shares[1])
     assert max(gains) <= 0.7
     assert min(shares) > 0.0
     assert max(shares) < 1.0
@@ -185,10 +182,10 @@ def shells(rng, n=400):
 @pytest.mark.slow
 @pytest.mark.parametrize("degree", [0, 1])
 def test_an_encoder_finds_what_no_linear_metric_can(degree):
-    network = {"hidden_layer_sizes": (16,), "max_iter": 25, "learning_rate_init": 0.02}
+    network, solver = Encoder(16, dropout=0.3), Adam(learning_rate=0.02, max_iter=25)
     gains, gaps = [], []
-    options = {"degree": degree, "rank_features": False}
-    for _, model, gain in compared(shells, {**network, "dropout": 0.3}, 4, **options):
+    options = {"degree": degree, "metric": "linear", "curvature": degree == 1}
+    for _, model, gain in compared(shells, network, 4, solver, **options):
         gains.append(gain)
         gaps.append(abs(model.loo_score_ - max(model.validation_scores_)))
     assert max(gains) <= 0.6
@@ -212,7 +209,7 @@ def errors_of(degree, **choices):
         data = noise_features(np.random.default_rng(seed))
         for name, choice in choices.items():
             model = ParametricAttentionRegressor(
-                "feature", degree=degree, random_state=seed, **LINES, **choice
+                "diagonal", degree=degree, random_state=seed, **choice
             ).fit(*data[:2])
             found[name].append(error(model, data))
             if name == "none":
@@ -229,33 +226,16 @@ def test_the_penalty_holds_overfitting_back():
     assert errors["ten"] < 0.7 * errors["one"]
 
 
-@pytest.mark.parametrize("degree", [0, 1])
-def test_dropout_with_early_stopping_holds_overfitting_back(degree):
-    stopped = {"alpha": 0.0, "early_stopping": True, "validation_fraction": 0.25}
-    errors = errors_of(
-        degree,
-        none={"alpha": 0.0},
-        dropped={"alpha": 0.0, "dropout": 0.5},
-        both={**stopped, "dropout": 0.5},
-        stopped=stopped,
-    )
-    assert errors["both"] < 0.9 * errors["none"]
-    assert errors["both"] < 0.7 * errors["stopped"]  # which stops a few large steps too late
-    assert errors["dropped"] < 0.95 * errors["none"]
-
-
 # ---------------------------------------------------------------------------------------------
 # Nothing explodes
 
 
 STABLE = {
-    "sample": {"modifier": "sample"},
-    "dynamic": {"modifier": "dynamic"},
-    "hierarchical": {"modifier": "hierarchical"},
-    "heads": {"n_heads": 2},
-    "mixture": {"mixture": True},
-    "dropout": {"dropout": 0.4, "max_iter": 10},
-    "dropout of samples": {"dropout": 0.4, "max_iter": 10, "modifier": "sample"},
+    "sample": SampleReweighting(),
+    "query scale": QueryScale(),
+    "region scale": RegionScale(),
+    "mixture": Mixture(),
+    "fixed share": FixedShare(),
 }
 
 
@@ -270,22 +250,20 @@ def odd(seed, n=50):
 @pytest.mark.parametrize("degree", [0, 1])
 @pytest.mark.parametrize("name", STABLE)
 def test_twenty_seeds_are_finite_and_end_no_worse_than_the_metric_alone(name, degree):
-    common = {"degree": degree, "alpha": 0.0, "parametrization": "feature"}
+    common = {"degree": degree, "alpha": 0.0, "metric": "diagonal", "curvature": degree == 1}
     for seed in range(20):
         X, y = odd(seed)
-        model = ParametricAttentionRegressor(**common, **STABLE[name], random_state=seed).fit(X, y)
-        plain = ParametricAttentionRegressor(
-            **common, max_iter=STABLE[name].get("max_iter", 100)
-        ).fit(X, y)
+        model, plain = (
+            ParametricAttentionRegressor(**common, variant=variant, random_state=seed).fit(X, y)
+            for variant in (STABLE[name], None)
+        )
         assert np.isfinite(model.w_).all()
         assert np.isfinite(model.loss_curve_).all()
         assert np.isfinite(model.predict(2.0 * X)).all()
         assert np.isfinite(model.predict_interval(X)).all()
         reached = np.mean((y - model.predict(None)) ** 2) / y.var(ddof=1)
         loss = np.log(reached + 1e-6)  # without a penalty
-        if "dropout" in name:  # judged with what it drops
-            assert loss <= plain.loss_curve_[-1] + 0.2
-        elif name == "mixture":  # which need not begin where the metric alone is
+        if name == "fixed share":  # which need not begin where the metric alone is
             assert loss <= plain.loss_curve_[-1] + 0.05
             assert_allclose(loss, min(model.loss_curve_[len(plain.loss_curve_) :]), atol=1e-5)
         else:  # the best state is kept
@@ -297,9 +275,10 @@ def test_twenty_seeds_are_finite_and_end_no_worse_than_the_metric_alone(name, de
 def test_members_and_encoders_are_finite_for_twenty_seeds(degree):
     for seed in range(20):
         X, y = odd(seed)
-        for more in ({"n_estimators": 2}, {"hidden_layer_sizes": (5,), "max_iter": 3}):
+        encoder = {"variant": Encoder(5), "solver": Adam(learning_rate=0.003, max_iter=3)}
+        for more in ({"n_estimators": 2}, encoder):
             model = ParametricAttentionRegressor(
-                "feature", degree=degree, random_state=seed, **more
+                "diagonal", degree=degree, random_state=seed, **more
             ).fit(X, y)
             assert np.isfinite(model.w_).all()
             assert np.isfinite(model.loss_curve_).all()

@@ -50,7 +50,7 @@ def test_formula_of_the_docstring(wave, rng):
 def test_learned_metric_is_held(wave):
     pytest.importorskip("torch")
     X, y = wave
-    model = ParametricAttentionRegressor(degree=0, rank_features=False).fit(X, y)
+    model = ParametricAttentionRegressor("diagonal", degree=0).fit(X, y)
     expected = refitted(model.to_nadaraya_watson(), X, y, [[0.4]])
     assert_allclose(leave_row_out_effect(model, [[0.4]]), expected, atol=1e-9)
     lines = ParametricAttentionRegressor().fit(X, y)

@@ -13,7 +13,7 @@ from skattn.inspection import LossCurveDisplay
 def test_losses_and_scores_of_several_models(wave, ax):
     pytest.importorskip("torch")
     plain = ParametricAttentionRegressor().fit(*wave)
-    stopped = ParametricAttentionRegressor("feature", early_stopping=True, random_state=0)
+    stopped = ParametricAttentionRegressor("diagonal", validation_fraction=0.1, random_state=0)
     pipeline = make_pipeline(StandardScaler(), stopped).fit(*wave)
     display = LossCurveDisplay.from_estimators({"plain": plain, "stopped": pipeline}, ax=ax)
     assert display.ax_ is ax
