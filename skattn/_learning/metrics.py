@@ -6,8 +6,8 @@ prediction in D_qi, the derivatives in a parameter p are
     d f(q) / d p = sum_i b_qi d D_qi / d p,
 
 which for all metrics are sums of b times powers of the features: matrix products. A metric has
-`n_parameters`, a `matrix` (n_features, n_coordinates) of parameters, and a `jacobian` of derivatives
-(n_queries, n_parameters), given b (n_queries, n_keys) and the features of queries and keys.
+`n_parameters`, a `matrix` (n_features, n_coordinates) of parameters, and a `jacobian` (n_queries,
+n_parameters), given b (n_queries, n_keys) and the features of queries and keys.
 """
 
 from __future__ import annotations
