@@ -2,8 +2,6 @@
 
 import copy
 import inspect
-import io
-import pickle
 import subprocess
 import sys
 import tracemalloc
@@ -13,11 +11,12 @@ import joblib
 import numpy as np
 import pytest
 import sklearn
+from definitions import COMPACT, CONFIGURATIONS, column, inferred
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.metrics import r2_score
-from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
+from sklearn.model_selection import KFold, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
@@ -26,7 +25,6 @@ from threadpoolctl import threadpool_info
 from skattn import NadarayaWatsonRegressor
 from skattn.kernels import KERNELS
 
-COMPACT = sorted(name for name, kernel in KERNELS.items() if np.isfinite(kernel.support))
 QUERIES = np.linspace(-0.5, 1.5, 41)[:, np.newaxis]
 
 
@@ -36,10 +34,6 @@ def noisy_sine():
     x = np.linspace(0.0, 1.0, 40)
     noise = np.random.default_rng(7).standard_normal(40)
     return x[:, np.newaxis], np.sin(6.0 * x) + 0.4 * noise
-
-
-def column(*values, dtype=np.float64):
-    return np.array(values, dtype=dtype)[:, np.newaxis]
 
 
 # Far queries, underflow, offsets, number types
@@ -295,27 +289,6 @@ def test_per_feature_bandwidth_scales_features_not_rows():  # astroML#91
 # Sample weights
 
 
-@pytest.mark.parametrize("bandwidth", [0.05, "scott", "silverman"])
-@pytest.mark.parametrize("weight", [1.0, 3.0, 0.7])
-def test_zero_weight_is_an_absent_row(noisy_sine, bandwidth, weight):  # scikit-learn#16298
-    X, y = noisy_sine
-    absent = [5, 17, 30]
-    weights = np.full(40, weight)
-    weights[absent] = 0.0
-    present = weights > 0.0
-    model = NadarayaWatsonRegressor(bandwidth).fit(X, y, sample_weight=weights)
-    other = NadarayaWatsonRegressor(bandwidth)
-    other.fit(X[present], y[present], sample_weight=weights[present])
-    assert_array_equal(model.bandwidth_, other.bandwidth_)
-    assert_array_equal(model.predict(QUERIES), other.predict(QUERIES))
-    assert_allclose(model.predict(None)[present], other.predict(None), rtol=1e-12)
-    assert_allclose(model.predict(None)[absent], other.predict(X[absent]), rtol=1e-12)
-    assert_array_equal(model.effective_neighbors(QUERIES), other.effective_neighbors(QUERIES))
-    assert_array_equal(model.attention_weights(QUERIES)[:, absent], 0.0)
-    assert_array_equal(model.leverage()[absent], 0.0)
-    assert_allclose(model.effective_dof_, other.effective_dof_, rtol=1e-13)
-
-
 def test_whole_weights_are_repetitions_of_rows():
     X, y, weights = column(0, 1, 2), np.array([0.0, 1.0, 5.0]), np.array([2, 1, 3])
     model = NadarayaWatsonRegressor(1.0).fit(X, y, sample_weight=weights)
@@ -379,26 +352,6 @@ def test_vanishing_weights_leave_the_other_rows_alone(noisy_sine):
     assert_allclose(model.predict(None)[:15], alone.predict(None)[:15], atol=1e-9)
 
 
-def test_metadata_routing_passes_sample_weights(noisy_sine):  # scikit-learn#30743
-    X, y = noisy_sine
-    weights = np.random.default_rng(0).integers(0, 4, 40)
-    with sklearn.config_context(enable_metadata_routing=True):
-        model = NadarayaWatsonRegressor(0.1)
-        model.set_fit_request(sample_weight=True).set_score_request(sample_weight=True)
-        folds = KFold(4, shuffle=True, random_state=0)
-        scores = cross_val_score(model, X, y, cv=folds, params={"sample_weight": weights})
-        search = GridSearchCV(model, {"bandwidth": [0.1]}, cv=folds)
-        search.fit(X, y, sample_weight=weights)
-    expected = []
-    for train, test in folds.split(X):
-        fitted = NadarayaWatsonRegressor(0.1).fit(X[train], y[train], weights[train])
-        expected.append(fitted.score(X[test], y[test], weights[test]))
-    assert_array_equal(scores, expected)
-    assert search.cv_results_["mean_test_score"][0] == np.mean(expected)
-    direct = NadarayaWatsonRegressor(0.1).fit(X, y, sample_weight=weights)
-    assert_array_equal(search.predict(QUERIES), direct.predict(QUERIES))
-
-
 # Input
 
 
@@ -410,7 +363,7 @@ def test_numbers_that_are_not_finite_are_refused_by_name(noisy_sine, value, prob
     bad_X[3], bad_y[3] = value, value
     with pytest.raises(ValueError, match=f"Input X contains {problem}"):
         model.fit(bad_X, y)
-    with pytest.raises(ValueError, match=f"Input y contains {problem}"):
+    with pytest.raises(ValueError, match=r"y must be finite numbers.* of 40 rows"):
         model.fit(X, bad_y)
     model.fit(X, y)
     for method in (model.predict, model.attention_weights, model.effective_neighbors):
@@ -442,16 +395,6 @@ def test_pandas_rows_are_taken_by_position(noisy_sine, index):  # MAPIE#150
     assert_array_equal(model.feature_names_in_, np.array(["time"], dtype=object))
 
 
-def test_polars_frames_give_the_same_predictions(noisy_sine):
-    pl = pytest.importorskip("polars")
-    X, y = noisy_sine
-    model = NadarayaWatsonRegressor(0.1).fit(pl.DataFrame({"time": X[:, 0]}), pl.Series("y", y))
-    expected = NadarayaWatsonRegressor(0.1).fit(X, y)
-    queries = pl.DataFrame({"time": QUERIES[:, 0]})
-    assert_array_equal(model.predict(queries), expected.predict(QUERIES))
-    assert_array_equal(model.feature_names_in_, np.array(["time"], dtype=object))
-
-
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_columns_in_another_order_are_refused(library):
     frame = pytest.importorskip(library).DataFrame
@@ -461,14 +404,6 @@ def test_columns_in_another_order_are_refused(library):
         model.predict(X[["b", "a"]])
     with pytest.raises(ValueError, match=r"(?s)names unseen at fit time.*- c"):
         model.predict(frame({"a": [0.0], "c": [5.0]}))
-
-
-def test_lists_are_taken_as_arrays(noisy_sine):
-    X, y = noisy_sine
-    for bandwidth in ("scott", 0.1):
-        expected = NadarayaWatsonRegressor(bandwidth).fit(X, y).predict(QUERIES)
-        model = NadarayaWatsonRegressor(bandwidth).fit(X.tolist(), y.tolist())
-        assert_array_equal(model.predict(QUERIES.tolist()), expected)
 
 
 def test_wrong_shapes_are_refused_with_a_hint(noisy_sine):  # statsmodels#8620
@@ -526,19 +461,6 @@ def test_constant_targets_are_predicted_exactly(noisy_sine, kernel, constant):
 # scikit-learn
 
 
-def test_works_inside_a_transformed_target_and_a_pipeline(noisy_sine):  # scikit-learn#24638
-    X, y = noisy_sine
-    y = np.exp(y)
-    model = TransformedTargetRegressor(
-        NadarayaWatsonRegressor(0.1), func=np.log, inverse_func=np.exp
-    )
-    expected = np.exp(NadarayaWatsonRegressor(0.1).fit(X, np.log(y)).predict(QUERIES))
-    assert_allclose(model.fit(X, y).predict(QUERIES), expected, rtol=1e-14)
-    pipeline = make_pipeline(StandardScaler(), NadarayaWatsonRegressor(0.3)).fit(X, y)
-    direct = NadarayaWatsonRegressor(0.3 * X.std()).fit(X, y)
-    assert_allclose(pipeline.predict(QUERIES), direct.predict(QUERIES), rtol=1e-12)
-
-
 def test_constructor_stores_parameters_and_nothing_else():
     bandwidth, kernel = np.array([0.1, 0.2]), np.negative
     parameters = {
@@ -580,46 +502,6 @@ def test_tags_tell_what_is_accepted():
     assert not tags.non_deterministic
 
 
-def _copied(model, how):
-    if how == "deepcopy":
-        return copy.deepcopy(model)
-    if how == "pickle":
-        return pickle.loads(pickle.dumps(model))
-    file = io.BytesIO()
-    joblib.dump(model, file)
-    file.seek(0)
-    return joblib.load(file)
-
-
-@pytest.mark.parametrize("how", ["pickle", "joblib", "deepcopy"])
-@pytest.mark.parametrize("wrapped", ["alone", "grid search", "pipeline"])
-def test_copies_predict_bit_for_bit_the_same(noisy_sine, how, wrapped):  # skorch#1110
-    X, y = noisy_sine
-    model = NadarayaWatsonRegressor("scott", kernel="tricube")
-    if wrapped == "grid search":
-        model = GridSearchCV(model, {"bandwidth": [0.05, 0.1]}, cv=3).fit(X, y).best_estimator_
-    elif wrapped == "pipeline":
-        model = make_pipeline(StandardScaler(), model).fit(X, y)
-    else:
-        model.fit(X, y)
-    duplicate = _copied(model, how)
-    assert_array_equal(duplicate.predict(QUERIES), model.predict(QUERIES))
-    if wrapped == "alone":
-        assert_array_equal(duplicate.predict(None), model.predict(None))
-        assert_array_equal(duplicate.attention_weights(X), model.attention_weights(X))
-        assert duplicate.effective_dof_ == model.effective_dof_
-
-
-def test_threads_do_not_change_results():
-    rng = np.random.default_rng(0)
-    X, y, queries = rng.random((700, 3)), rng.random((700, 2)), 3.0 * rng.random((900, 3))
-    for kernel in ("gaussian", "epanechnikov"):
-        one = NadarayaWatsonRegressor(0.1, kernel=kernel, n_jobs=1).fit(X, y)
-        two = NadarayaWatsonRegressor(0.1, kernel=kernel, n_jobs=2).fit(X, y)
-        assert_array_equal(one.predict(queries), two.predict(queries))
-        assert_array_equal(one.predict(None), two.predict(None))
-
-
 @pytest.mark.parametrize("backend", ["threading", pytest.param("loky", marks=pytest.mark.slow)])
 def test_cross_validation_in_parallel_gives_the_same_scores(noisy_sine, backend):
     # joblib/loky#248
@@ -631,17 +513,6 @@ def test_cross_validation_in_parallel_gives_the_same_scores(noisy_sine, backend)
     with joblib.parallel_config(backend=backend):
         scores = cross_val_score(model, X, y, cv=folds, n_jobs=2)
     assert_array_equal(scores, expected)
-
-
-def test_refit_on_more_rows_is_a_fresh_fit(noisy_sine):  # scikit-learn#10630
-    X, y = noisy_sine
-    model = NadarayaWatsonRegressor(0.1).fit(X[:20], y[:20])
-    half = model.predict(QUERIES)
-    model.fit(X, y)
-    fresh = NadarayaWatsonRegressor(0.1).fit(X, y)
-    assert_array_equal(model.predict(QUERIES), fresh.predict(QUERIES))
-    assert_array_equal(model.predict(None), fresh.predict(None))
-    assert np.abs(model.predict(QUERIES) - half).max() > 0.1
 
 
 # Attention weights
@@ -666,52 +537,12 @@ def test_top_weights_are_the_largest_and_not_renormalised():
     assert top.shape == (1, 3)
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("sample_weight", [None, "whole", "fractions"])
-def test_attention_weights_times_targets_are_the_predictions(noisy_sine, kernel, sample_weight):
-    X, y = noisy_sine
-    y = np.column_stack([y, y**2])
-    rng = np.random.default_rng(0)
-    weights = {None: None, "whole": rng.integers(0, 3, 40), "fractions": rng.random(40)}
-    model = NadarayaWatsonRegressor(0.05, kernel=kernel)
-    model.fit(X, y, sample_weight=weights[sample_weight])
-    for queries in (QUERIES, 1e3 * QUERIES, None):
-        attention = model.attention_weights(queries)
-        assert (attention >= 0.0).all()
-        assert_allclose(attention.sum(axis=1), 1.0, rtol=1e-12)
-        assert_allclose(attention @ y, model.predict(queries), rtol=0, atol=1e-12)
-        complete = model.attention_weights(queries, top_k=40)
-        assert_allclose(complete.toarray(), attention, rtol=1e-12, atol=1e-300)
-
-
 # Local lines and inference
-
-CONFIGURATIONS = {
-    "means": {},
-    "lines": {"degree": 1},
-    "radii of queries": {"adaptive": "query", "n_neighbors": 5},
-    "radii of keys": {"adaptive": "key", "n_neighbors": 5},
-    "lines, radii of queries": {"degree": 1, "adaptive": "query", "n_neighbors": 5},
-    "lines, radii of keys": {"degree": 1, "adaptive": "key", "n_neighbors": 5},
-}
 
 
 @pytest.fixture(params=CONFIGURATIONS)
 def configuration(request):
     return CONFIGURATIONS[request.param]
-
-
-def _inferred(model, queries, coverage=0.8):
-    mean, std = model.predict(queries, return_std=True)
-    return {
-        "mean": mean,
-        "std": std,
-        "local std": model.predict(queries, return_std="local")[1],
-        "interval": model.predict_interval(queries, coverage),
-        "local interval": model.predict_interval(queries, coverage, local=True),
-        "quantiles": model.predict_quantiles(queries, [0.1, 0.5, 0.9]),
-        "gradient": model.predict_gradient(queries),
-    }
 
 
 @pytest.mark.parametrize("degree", [0, 1])
@@ -731,10 +562,10 @@ def test_local_lines_use_differences_of_timestamps():
     y = [0.0, 1.0, 4.0, 9.0, 16.0]
     queries = column(1500, 250, dtype=np.int64) + 1_700_000_000_000
     for parameters in CONFIGURATIONS.values():
-        parameters = {**parameters, "n_neighbors": 3}
+        parameters = parameters | ({"n_neighbors": 3} if "adaptive" in parameters else {})
         small = NadarayaWatsonRegressor(1.0, **parameters).fit(column(0, 1, 2, 3, 4), y)
         model = NadarayaWatsonRegressor(1000, **parameters).fit(X, y)
-        found, expected = _inferred(model, queries), _inferred(small, column(1.5, 0.25))
+        found, expected = inferred(model, queries), inferred(small, column(1.5, 0.25))
         expected["gradient"] = expected["gradient"] / 1000.0
         for name, result in found.items():
             assert_allclose(result, expected[name], rtol=1e-9, err_msg=name)
@@ -750,7 +581,7 @@ def test_huge_targets_have_finite_lines_errors_and_intervals(noisy_sine, configu
     scale = np.array([unit, 1.0])[pick]
     model = NadarayaWatsonRegressor(0.1, **configuration).fit(X, huge)
     small = NadarayaWatsonRegressor(0.1, **configuration).fit(X, plain)
-    found, expected = _inferred(model, QUERIES[10:31:5]), _inferred(small, QUERIES[10:31:5])
+    found, expected = inferred(model, QUERIES[10:31:5]), inferred(small, QUERIES[10:31:5])
     for name, result in found.items():
         assert np.isfinite(result).all(), name
         within = np.abs(expected[name]) < 3.0  # times 2**1022 is a number
@@ -766,7 +597,7 @@ def test_errors_too_large_for_a_number_are_finite_as_predictions_are(noisy_sine,
     y = np.where(np.arange(40) % 2, 1.7e308, -1.7e308)
     with np.errstate(invalid="ignore"):  # scikit-learn sums them up
         model = NadarayaWatsonRegressor(0.1, **configuration).fit(X, y)
-    for name, result in _inferred(model, column(0.3, 5.0, 1e5)).items():
+    for name, result in inferred(model, column(0.3, 5.0, 1e5)).items():
         assert np.isfinite(result).all(), name
 
 
@@ -783,44 +614,6 @@ def test_generalised_cross_validation_counts_the_trace_once():  # scikit-fda
         assert_allclose(np.mean((y - model.predict(None)) ** 2), loo, rtol=1e-9)
 
 
-@pytest.mark.parametrize("weight", [1.0, 3.0, 0.7])
-def test_zero_weight_is_an_absent_row_in_all_that_is_inferred(noisy_sine, configuration, weight):
-    # scikit-learn#16298
-    X, y = noisy_sine
-    absent = [5, 17, 30]
-    weights = np.full(40, weight)
-    weights[absent] = 0.0
-    present = weights > 0.0
-    y = np.where(present, y, 1e9)
-    model = NadarayaWatsonRegressor(0.1, **configuration).fit(X, y, sample_weight=weights)
-    other = NadarayaWatsonRegressor(0.1, **configuration)
-    other.fit(X[present], y[present], sample_weight=weights[present])
-    expected = _inferred(other, QUERIES)
-    for name, result in _inferred(model, QUERIES).items():
-        assert_array_equal(result, expected[name], err_msg=name)
-    told, without = model.explain(QUERIES, 4), other.explain(QUERIES, 4)
-    assert not np.isin(told.rows, absent).any()
-    assert not np.isin(model.explain(None, 40).rows, absent).any()
-    assert_array_equal(told.rows, np.flatnonzero(present)[without.rows])
-    assert_array_equal(told.weights, without.weights)
-    for method in (model.predict_gradient, lambda X: model.predict_quantiles(X, 0.5)):
-        assert np.isfinite(method(None)).all()
-
-
-@pytest.mark.parametrize("parameters", [{"adaptive": "query"}, {"adaptive": "key"}, {"degree": 1}])
-@pytest.mark.parametrize("weight", [1.0, 0.7])
-def test_zero_weight_is_an_absent_row_in_selection(noisy_sine, parameters, weight):
-    X, y = noisy_sine
-    weights = np.where(np.isin(np.arange(40), [5, 17, 30]), 0.0, weight)
-    present = weights > 0.0
-    model = NadarayaWatsonRegressor(**parameters).fit(X, y, sample_weight=weights)
-    other = NadarayaWatsonRegressor(**parameters)
-    other.fit(X[present], y[present], sample_weight=weights[present])
-    assert_array_equal(model.bandwidth_, other.bandwidth_)
-    assert model.criterion_ == other.criterion_
-    assert getattr(model, "n_neighbors_", None) == getattr(other, "n_neighbors_", None)
-
-
 @pytest.mark.parametrize("bandwidth", [0.07, "loo"])
 @pytest.mark.parametrize("constant", [3.0, 0.1, -1e300, 0.0])
 def test_constant_targets_have_no_uncertainty(noisy_sine, configuration, bandwidth, constant):
@@ -830,38 +623,12 @@ def test_constant_targets_have_no_uncertainty(noisy_sine, configuration, bandwid
     for weights in (None, np.random.default_rng(0).random(40)):
         model = NadarayaWatsonRegressor(bandwidth, **configuration)
         model.fit(X, np.full(40, constant), sample_weight=weights)
-        inferred = _inferred(model, queries)
+        results = inferred(model, queries)
         for name in ("std", "local std", "gradient"):
-            assert_array_equal(inferred.pop(name), 0.0, err_msg=name)
-        for name, result in inferred.items():
+            assert_array_equal(results.pop(name), 0.0, err_msg=name)
+        for name, result in results.items():
             assert_array_equal(result, constant, err_msg=name)
         assert_array_equal(model.explain(queries, 2).predictions, constant)
-
-
-@pytest.mark.parametrize("weighted", [False, True])
-def test_outputs_in_other_units_have_errors_in_theirs(noisy_sine, configuration, weighted):
-    # scikit-learn#29697
-    X, y = noisy_sine
-    weights = np.random.default_rng(0).random(40) if weighted else None
-    model = NadarayaWatsonRegressor(0.1, **configuration)
-    model.fit(X, np.column_stack([y, 1000.0 * y]), sample_weight=weights)
-    inferred = _inferred(model, QUERIES)
-    shapes = {
-        "mean": (41, 2),
-        "std": (41, 2),
-        "local std": (41, 2),
-        "interval": (41, 2, 2),
-        "local interval": (41, 2, 2),
-        "quantiles": (41, 3, 2),
-        "gradient": (41, 1, 2),
-    }
-    single = NadarayaWatsonRegressor(0.1, **configuration).fit(X, y, sample_weight=weights)
-    alone = _inferred(single, QUERIES)
-    for name, result in inferred.items():
-        assert result.shape == shapes[name], name
-        assert_allclose(result[..., 1], 1000.0 * result[..., 0], rtol=1e-9, atol=1e-9, err_msg=name)
-        assert_allclose(result[..., 0], alone[name], rtol=1e-9, atol=1e-9, err_msg=name)
-    assert (inferred["std"] > 0.0).all()
 
 
 def test_pipelines_hand_standard_errors_and_transforms_on(noisy_sine, configuration):
@@ -884,15 +651,10 @@ def test_pipelines_hand_standard_errors_and_transforms_on(noisy_sine, configurat
     assert_array_equal(inner, logs.predict_interval(QUERIES, 0.8))
 
 
-def test_quantiles_follow_monotone_transforms_of_the_target(noisy_sine):
+def test_quantiles_of_negative_targets_are_those_of_the_other_levels(noisy_sine):
     X, y = noisy_sine
-    levels = np.linspace(0.0, 1.0, 11)
     for parameters in ({}, {"adaptive": "query", "n_neighbors": 5}):
         model = NadarayaWatsonRegressor(0.1, **parameters)
-        expected = model.fit(X, y).predict_quantiles(QUERIES, levels)
-        for transform in (np.exp, lambda y: y**3, lambda y: 2.0 * y + 1.0, np.arctan):
-            found = model.fit(X, transform(y)).predict_quantiles(QUERIES, levels)
-            assert_array_equal(found, transform(expected))
         down = model.fit(X, -y).predict_quantiles(QUERIES, [0.13, 0.87])
         # the upper inverse differs from the lower one only where a level is reached exactly
         assert_array_equal(-down[:, ::-1], model.fit(X, y).predict_quantiles(QUERIES, [0.13, 0.87]))
@@ -926,20 +688,6 @@ def _peak_megabytes(function):
         tracemalloc.stop()
 
 
-@pytest.mark.parametrize("method", ["predict", "effective_neighbors", "top weights"])
-def test_memory_does_not_grow_with_queries_times_rows(method):  # scikit-learn#16946
-    rng = np.random.default_rng(0)
-    X, queries = rng.standard_normal((2000, 5)), rng.standard_normal((6000, 5))
-    model = NadarayaWatsonRegressor(0.5).fit(X, X[:, 0])
-    calls = {
-        "predict": model.predict,
-        "effective_neighbors": model.effective_neighbors,
-        "top weights": lambda queries: model.attention_weights(queries, top_k=5),
-    }
-    # the matrix of weights takes 96 MB
-    assert _peak_megabytes(lambda: calls[method](queries)) < 48.0
-
-
 @pytest.mark.parametrize("parameters", [{}, {"degree": 1}, {"adaptive": "key", "n_neighbors": 50}])
 def test_standard_errors_take_no_matrix_of_all_rows(parameters):  # R's predict.loess
     # a matrix of all rows would take 72 MB, and 20 GB for 50 000
@@ -959,12 +707,12 @@ def test_standard_errors_take_no_matrix_of_all_rows(parameters):  # R's predict.
 
 @pytest.mark.slow
 @pytest.mark.parametrize("top_k", [None, 5])
-def test_fifty_thousand_rows_and_queries_take_less_than_half_a_gigabyte(top_k):
-    # scikit-learn#20135
+def test_ten_thousand_rows_and_queries_take_less_than_half_a_gigabyte(top_k):
+    # scikit-learn#20135: the full weights take 800 MB
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((50_000, 5))
+    X = rng.standard_normal((10_000, 5))
     model = NadarayaWatsonRegressor(0.5, n_jobs=2).fit(X, X[:, 0])
-    queries = rng.standard_normal((50_000, 5))
+    queries = rng.standard_normal((10_000, 5))
 
     def call():
         return model.predict(queries) if top_k is None else model.attention_weights(queries, top_k)

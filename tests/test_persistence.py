@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
+from skattn.solvers import GradientDescent
 from skattn.variants import Mixture
 
 NADARAYA_WATSON = {
@@ -28,8 +29,16 @@ NADARAYA_WATSON = {
 LEARNED = {
     "learned": ParametricAttentionRegressor(),
     "learned means": ParametricAttentionRegressor("diagonal", degree=0),
-    "stopped early": ParametricAttentionRegressor(validation_fraction=0.1, random_state=0),
-    "mixture": ParametricAttentionRegressor("diagonal", variant=Mixture(), degree=0),
+    "stopped early": ParametricAttentionRegressor(validation_fraction=0.2, random_state=0),
+    "textbook": ParametricAttentionRegressor(
+        "scalar",
+        kernel="gaussian",
+        degree=0,
+        init=1.0,
+        alpha=0.0,
+        solver=GradientDescent(learning_rate=0.01, max_iter=3),
+    ),
+    "mixture": ParametricAttentionRegressor("diagonal", variant=Mixture(), random_state=0),
 }
 CASES = {**NADARAYA_WATSON, **LEARNED}
 
@@ -96,7 +105,7 @@ def test_predictions_are_the_same_bit_for_bit(model, data, route, tmp_path):
     assert_array_equal(again.predict_interval(queries), model.predict_interval(queries))
 
 
-@pytest.mark.parametrize("name", ["learned", "learned means"])
+@pytest.mark.parametrize("name", ["learned", "learned means", "mixture"])
 def test_learned_models_predict_without_torch(name, data, tmp_path):
     pytest.importorskip("torch")
     X, y, queries = data

@@ -27,11 +27,9 @@ from skattn._sklearn import (
     fit_context,
     with_callbacks,
 )
-from skattn.kernels import KERNELS
+from skattn.kernels import DIFFERENTIABLE
 from skattn.solvers import Solver
 from skattn.variants import Variant
-
-_LEARNABLE = {name for name, kernel in KERNELS.items() if kernel.has_slope}
 
 
 class ParametricAttentionRegressor(CallbackSupportMixin, LearnedMixin, AttentionRegressor):
@@ -183,7 +181,7 @@ class ParametricAttentionRegressor(CallbackSupportMixin, LearnedMixin, Attention
     _parameter_constraints = {
         "metric": [StrOptions({"auto", "scalar", "diagonal", "linear"}), Linear],
         "variant": [Variant, None],
-        "kernel": [StrOptions(_LEARNABLE)],
+        "kernel": [StrOptions(DIFFERENTIABLE)],
         "degree": [Options(Integral, {0, 1})],
         "curvature": [StrOptions({"auto"}), "boolean"],
         "alpha": [Interval(Real, 0, None, closed="left")],

@@ -11,7 +11,7 @@ from numbers import Real
 import torch
 from torch import Tensor
 
-from skattn.kernels import KERNELS, Kernel
+from skattn.kernels import DIFFERENTIABLE, KERNELS, Kernel
 from skattn.nn._attend import lead_shape
 from skattn.nn._mask import Mask, Pattern, fit_mask, visible_keys
 
@@ -136,9 +136,9 @@ def _check_tensors(queries: Tensor, keys: Tensor, values: Tensor, same_features:
 
 def differentiable_kernel(name: str) -> Kernel:
     """Kernel of a name, refused if it has no derivative."""
-    if isinstance(name, str) and name in KERNELS and KERNELS[name].has_slope:
+    if name in DIFFERENTIABLE:
         return KERNELS[name]
-    names = ", ".join(repr(known) for known, kernel in KERNELS.items() if kernel.has_slope)
+    names = ", ".join(map(repr, DIFFERENTIABLE))
     raise ValueError(
         f"kernel must be one of {names}; got {name!r}. A kernel without a derivative cannot "
         "be learned through: skattn.NadarayaWatsonRegressor has those too."

@@ -29,6 +29,7 @@ def test_inference_sets_no_attribute(plane, configuration):
     model = NadarayaWatsonRegressor(0.4, **configuration).fit(X, y)
     before = {name: pickle.dumps(value) for name, value in vars(model).items()}
     everything(model, queries)
+    model.predict(None), model.leverage()
     assert {name: pickle.dumps(value) for name, value in vars(model).items()} == before
 
 

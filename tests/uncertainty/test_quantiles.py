@@ -16,25 +16,6 @@ def same_place(weights):
     return regression_of(attention_of(zeros[:1], zeros, weights=weights), zeros)
 
 
-def test_quantiles_of_four_weights():
-    # quantile-forest 62 and 118
-    weights, values = np.array([0.1, 0.2, 0.3, 0.4]), np.array([[1.0], [2.0], [3.0], [4.0]])
-    levels = np.array([0.05, 0.1, 0.3, 0.5, 0.95])
-    found, outside = weighted_quantiles(same_place(weights), Resources(), values, levels)
-    assert_array_equal(found[0, :, 0], [1.0, 1.0, 2.0, 3.0, 4.0])
-    assert not outside.any()
-
-
-def test_median_of_attention():
-    X, y = np.array([[-1.0], [0.0], [1.0], [2.0]]), np.array([3.0, 1.0, 4.0, 2.0])
-    model = NadarayaWatsonRegressor(1.0).fit(X, y)
-    expected = [0.2582743728, 0.4258224522, 0.2582743728, 0.0576288022]
-    assert_allclose(model.attention_weights([[0.0]]), [expected], atol=1e-10)
-    levels = [0.0, 0.42, 0.43, 0.48, 0.49, 0.5, 0.74, 0.75, 1.0]
-    found = model.predict_quantiles([[0.0]], levels)
-    assert_array_equal(found, [[1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0, 4.0]])
-
-
 @pytest.mark.parametrize("name", ["gaussian", "epanechnikov", "uniform"])
 def test_quantiles_are_those_of_sorted_values(name, rng):
     X, queries = rng.random((90, 2)), rng.random((30, 2))
