@@ -75,7 +75,7 @@ print(f"both curves: {time.perf_counter() - start:.2f} s")
 
 # %%
 # The models in folds of rows, whose scores are too good, and in folds of buildings. With metadata
-# routing, ``cross_val_score`` hands the groups on to ``fit`` too, where leave-one-out then leaves out
+# routing, ``cross_val_score`` hands the groups on to ``fit`` too, so that leave-one-out leaves out
 # whole buildings.
 
 MODELS = {
