@@ -64,10 +64,11 @@ def test_changes_are_those_of_excluding_each_key(kind, degree, bandwidth, rng):
 def test_of_many_keys_those_of_little_weight_do_not_move_predictions(rng):
     component, queries = component_of(rows_of("rows", rng, 2100), 0.2), 4.0 * rng.random((5, 2))
     weights, _ = attention_weights(component.at(queries).attention)
-    found = changes(component, queries, 0)
-    assert (found[weights <= NEGLIGIBLE_WEIGHT] == 0.0).all()
+    found, values = changes(component, queries, 0), component.values[:, 0]
+    expected = weights * ((weights @ values)[:, None] - values) / (1.0 - weights)
     counts = weights > NEGLIGIBLE_WEIGHT
-    assert_allclose(found[counts], by_definition(component, queries, 0)[counts], atol=1e-12)
+    assert_allclose(found, np.where(counts, expected, 0.0), atol=1e-12)
+    assert 0 < counts.sum() < counts.size
 
 
 def test_ranges_of_keys_are_left_out_as_one(rng):
