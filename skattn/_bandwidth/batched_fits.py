@@ -99,7 +99,8 @@ class BatchedFits:
         x = sample.coordinates
         x = x if degree else np.clip(x, -_FARTHEST, _FARTHEST).astype(dtype)
         away = x.T[:, None, :] - x[sample.queries].T[:, :, None]
-        self.weights = np.tile((sample.weights / sample.weights.max()).astype(dtype), (len(away[0]), 1))
+        weights = (sample.weights / sample.weights.max()).astype(dtype)
+        self.weights = np.tile(weights, (len(away[0]), 1))
         queries, keys = sample.excluded.entries(0, len(x))
         self.weights[queries, keys] *= sample.excluded.retained[queries]
         # all of which are at distance zero
@@ -149,7 +150,8 @@ class BatchedFits:
 
     def _empty(self, n_points: int, slopes: Array, leverage_slopes: Array) -> BandwidthSlopes:
         predictions = np.empty((n_points, len(self.weights), self.values.shape[1]))
-        return BandwidthSlopes(predictions, slopes, np.empty(predictions.shape[:2]), leverage_slopes)
+        leverages = np.empty(predictions.shape[:2])
+        return BandwidthSlopes(predictions, slopes, leverages, leverage_slopes)
 
     def _run(self, theta: Array, found: BandwidthSlopes) -> None:
         def run(blocks: Sequence[slice]) -> None:
@@ -229,7 +231,7 @@ class BatchedFits:
             sums[:, queries, points] = self.local_fits.sums_of(lifted, some)
 
     def _scaled(self, queries: Indices, theta: Array) -> Numbers:
-        """Squared distances times the rate of pairs of a query and a bandwidth, (n_pairs, n_keys)."""
+        """Squared distances times the rate, (n_pairs, n_keys), of pairs of query and bandwidth."""
         inverse = np.exp(-2.0 * theta).astype(self.powers.dtype)
         return (inverse[:, None] @ self.powers[queries, :-1])[:, 0]
 

@@ -87,9 +87,7 @@ class BatchedMeans:
         mean, nothing = sums[:-1], np.empty((0, *sums.shape))
         return BatchedFit(mean, nothing[:, 0], nothing, mean, 1.0)
 
-    def factors(
-        self, fit: BatchedFit, changes: Numbers, block: slice, out: Numbers
-    ) -> Numbers:
+    def factors(self, fit: BatchedFit, changes: Numbers, block: slice, out: Numbers) -> Numbers:
         """Changes of weights times residuals, (n_outputs, n_queries, n_points, n_keys).
 
         Behind them, with leverages, the changes themselves.
@@ -102,7 +100,7 @@ class BatchedMeans:
 
 
 class BatchedLines:
-    """Local lines; columns are v, 1, D, D v, D D'; parameters as for `BatchedMeans`."""
+    """Local lines; columns are v, 1, D, D v, D D'. Parameters are those of `BatchedMeans`."""
 
     def __init__(self, away: Array, values: Array, *, with_leverage: bool) -> None:
         d, n_queries, n_keys = away.shape
@@ -123,7 +121,7 @@ class BatchedLines:
         sums = weights @ self.columns[block].transpose(0, 2, 1)
         return np.ascontiguousarray(sums.transpose(2, 0, 1))
 
-    def sums_of(self, weights: Array, queries: Indices) -> Array:
+    def sums_of(self, weights: Numbers, queries: Indices) -> Array:
         """Sums (n_columns, n_pairs) of weights (n_pairs, n_keys) of some queries."""
         return np.einsum("hk,hck->ch", weights, self.columns[queries])
 

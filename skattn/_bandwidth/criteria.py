@@ -79,7 +79,7 @@ class LeaveOneOut(Criterion):
     leaves_out = True
 
     def excluded(self, training_set: TrainingSet) -> Exclusion:
-        """Whatever leave-one-out leaves out: one unit of the row, its copies, or its group."""
+        """One unit of each row, its copies, or its group."""
         return training_set.leave_one_out()
 
     def value(self, squares: Array, trace: Array, n: float) -> Array:

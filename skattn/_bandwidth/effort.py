@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["Effort", "MANY_PAIRS", "MANY_ROWS", "SUBSAMPLES"]
+__all__ = ["MANY_PAIRS", "MANY_ROWS", "SUBSAMPLES", "Effort"]
 
 # Rows of the subsamples among whose minima is chosen, from few to many; a common bandwidth is
 # sought on the last number of rows.

@@ -34,7 +34,7 @@ def select_neighbors(
     bandwidths: Sequence[Array],
     n_neighbors: int | None,
 ) -> tuple[Array, int, float]:
-    """Find the number of neighbours of least criterion, and the relative bandwidths that go with it.
+    """Find the number of neighbours of least criterion, and the relative bandwidths with it.
 
     Parameters
     ----------

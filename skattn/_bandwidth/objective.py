@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,19 +68,19 @@ class Objective:
         Number of rows, counting multiplicities.
     axes : ndarray of shape (n_features, n_directions) or None
         Principal axes that local lines are fitted in, where there are too many features.
-    is_approximate : bool
-        Whether single precision, and fits under many bandwidths at once, will do.
+    batched : BatchedFits or None
+        Fits under many bandwidths at once, where they will do and there is memory.
     """
 
     sample: Sample
     settings: SelectionSettings
     n: float
     axes: Array | None = None
-    is_approximate: bool = False
+    batched: BatchedFits | None = None
 
     @property
     def criterion(self) -> Criterion:
-        """What the rows are judged by."""
+        """Criterion that the rows are judged by."""
         return self.settings.criterion
 
     @property
@@ -99,23 +98,20 @@ class Objective:
         return float(np.log(self.n_keys / other.n_keys) / (self.n_features + 4))
 
     def at_most(self, n_queries: int) -> Objective:
-        """The same criterion, evaluated at fewer of the rows."""
+        """Criterion on some of the rows that are judged, predicted by all keys."""
         some = evenly_spaced(len(self.sample.queries), n_queries)
-        return replace(self, sample=self.sample.take(some))
+        return replace(self, sample=self.sample.take(some), batched=None)
 
     def approximate(self) -> Objective:
-        """The same criterion to about six digits, in less time."""
+        """Criterion to about six digits, in less time."""
+        kernel, degree = self.settings.kernel, self.settings.degree
+        is_able = self.axes is None and BatchedFits.can_hold(self.sample, kernel, degree)
         resources = replace(self.settings.resources, dtype=np.dtype(np.float32))
         return replace(
-            self, settings=replace(self.settings, resources=resources), is_approximate=True
+            self,
+            settings=replace(self.settings, resources=resources),
+            batched=BatchedFits(self.sample, kernel, degree) if is_able else None,
         )
-
-    @cached_property
-    def batched(self) -> BatchedFits | None:
-        """Fits under many bandwidths at once, where they will do and there is memory."""
-        kernel, degree = self.settings.kernel, self.settings.degree
-        is_able = BatchedFits.can_hold(self.sample, kernel, degree) and self.axes is None
-        return BatchedFits(self.sample, kernel, degree) if is_able and self.is_approximate else None
 
     def values(self, points: Array) -> Array:
         """The criterion at points (n_points, n_features); inf smooths a feature out."""
@@ -189,7 +185,8 @@ class Objective:
         unit = self.n / weights.sum()
         trace = unit * found.leverage.sum(axis=1)
         by_squares, by_trace = self.criterion.slopes(squares, trace, self.n)
-        jacobian = found.prediction_slope.reshape(len(points), -1, points.shape[1]).transpose(0, 2, 1)
+        jacobian = found.prediction_slope.reshape(len(points), -1, points.shape[1])
+        jacobian = jacobian.transpose(0, 2, 1)
         each = (share[:, None] * by_squares[:, None, :]).reshape(len(points), 1, -1)
         weighted = jacobian * (2.0 * each)
         gradients = -(weighted @ errors.reshape(len(points), -1, 1))[:, :, 0]

@@ -94,7 +94,7 @@ class Problem:
         return float(self.scaling.restore_squares(value * self.variance)[0])
 
     def judging_by(self, settings: SelectionSettings) -> Problem:
-        """The same rows under other settings."""
+        """Problem of these rows under other settings."""
         return replace(self, settings=settings)
 
     def objective(self, most_rows: int | None = None) -> Objective:
@@ -107,9 +107,7 @@ class Problem:
             coordinates = np.clip(2.0 * coordinates, -_FARTHEST, _FARTHEST)
         return self._objective(training_set, coordinates, self.values[chosen])
 
-    def _objective(
-        self, training_set: TrainingSet, coordinates: Array, values: Array
-    ) -> Objective:
+    def _objective(self, training_set: TrainingSet, coordinates: Array, values: Array) -> Objective:
         n = number_of_rows(training_set.weights)
         weights = training_set.weights * (n / training_set.weights.sum())
         queries = evenly_spaced(len(values), self.settings.max_queries)

@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
-from scipy.spatial.distance import cdist
 
 from skattn._bandwidth.criteria import INFINITE
 from skattn._bandwidth.effort import Effort
 from skattn._bandwidth.objective import Objective
-from skattn._bandwidth.saturating_log import HIGHEST, LOWEST, WIDEST, desaturate, saturate, stretch
+from skattn._bandwidth.saturating_log import HIGHEST, LOWEST, WIDEST, desaturate, saturate
+from skattn._geometry.distances import distances
 from skattn._geometry.training_set import evenly_spaced
 from skattn._optimize import EarlyAbandonment, LevenbergMarquardt, Minima
 
@@ -39,6 +39,8 @@ _MOST_UNBATCHED = 12
 _GRID_QUERIES = 250
 # Range of log-bandwidths of starts, where these do not depend on the grid.
 _NARROW_START, _WIDE_START = -2.5, 1.2
+# Gains of the last steps, in units of the criterion.
+_FINEST = 1e-10
 # Passes of a coordinate search over all features, at each step size.
 _MOST_PASSES = 25
 # Gains of a coordinate search, of the value, that are rounding.
@@ -59,7 +61,7 @@ class Candidate:
         return cls(objective.value(point), point)
 
     def shifted(self, shift: float) -> Candidate:
-        """The same for other rows; features that are smoothed out stay so."""
+        """Candidate for another number of rows; features that are smoothed out stay so."""
         return replace(self, point=_shifted(self.point, shift))
 
     def distance(self, other: Candidate) -> float:
@@ -86,15 +88,15 @@ def search_common(objective: Objective, subsample: Objective) -> Candidate:
     Parameters
     ----------
     objective : Objective
-        What is minimised.
+        The criterion to minimise.
     subsample : Objective
-        The same, on fewer rows where there are many, to find where its minima are.
+        The criterion on fewer rows where there are many, to find where its minima are.
     """
     d, few = objective.n_features, subsample.at_most(_GRID_QUERIES).approximate()
     logs = geometric_grid(few, _grid_steps(few))
-    values = few.values(logs[:, None] + np.zeros(d))
+    values = np.minimum(few.values(logs[:, None] + np.zeros(d)), INFINITE)
     minima = _minima(values)[:6]
-    lowest = min(values[minima[0]], INFINITE)
+    lowest = values[minima[0]]
     is_same, step = few.n_keys == objective.n_keys, logs[0] - logs[1]
     tolerated = (0.2 if is_same else 0.02) * few.criterion.unit(lowest)
     minima = minima[values[minima] <= lowest + tolerated]
@@ -112,11 +114,11 @@ def geometric_grid(objective: Objective, n_steps: int) -> Array:
     """Common log-bandwidths in spreads, from wide to narrow, `n_steps` to a factor of two."""
     coordinates = objective.sample.coordinates
     some = coordinates[evenly_spaced(len(coordinates), 200)]
-    distances = cdist(some, coordinates)
-    gaps = np.where(distances > 0.0, distances, np.inf).min(axis=1)
+    away = distances(some, coordinates)
+    gaps = np.where(away > 0.0, away, np.inf).min(axis=1)
     density = (len(some) / len(coordinates)) ** (1.0 / objective.n_features)
     narrowest = np.quantile(gaps, 0.05, method="lower") * min(1.0, density) / 8.0
-    widest = min(4.0 * distances.max(), np.exp(WIDEST))
+    widest = min(4.0 * away.max(), np.exp(WIDEST))
     octaves = np.log2(widest / min(narrowest, widest))
     return np.log(widest) - np.log(2.0) / n_steps * np.arange(np.ceil(n_steps * octaves) + 1)
 
@@ -151,7 +153,7 @@ def _descend_in_common(objective: Objective, logs: Array) -> Candidate:
         total = matrices.sum(axis=(1, 2))[:, None, None]
         return values, gradients.sum(axis=1, keepdims=True), total
 
-    method, bounds = _method(objective, 1e-8, 60), (np.array([LOWEST]), np.array([HIGHEST]))
+    method, bounds = _method(objective, _FINEST, 60), (np.array([LOWEST]), np.array([HIGHEST]))
     found = method.minimize(linearize, saturate(logs)[:, None], bounds, EarlyAbandonment(0.05))
     point = desaturate(found.best) + np.zeros(objective.n_features)
     return Candidate(float(found.values.min()), point)
@@ -194,7 +196,7 @@ def search_each(
     Parameters
     ----------
     objective : Objective
-        What is minimised.
+        The criterion to minimise.
     first : Objective
         Leave-one-out on few rows, to descend from many starts at once.
     subsamples : sequence of Objective
@@ -202,7 +204,7 @@ def search_each(
     """
     mean = Candidate.at(objective, np.full(objective.n_features, np.inf))
     if not objective.settings.kernel.has_slope:
-        start = _best_common([*subsamples, objective][0].approximate())
+        start = _best_common([*subsamples, objective][0])
         return _best([mean, _coordinate_search(objective, start)])
     effort = Effort.on(objective.n_keys, objective.n_features, objective.settings.degree)
     few, shift = first.approximate(), first.shrinkage(objective)
@@ -224,7 +226,7 @@ def _best_common(objective: Objective) -> Array:
     few = objective.at_most(2 * _JUDGES if objective.settings.degree == 0 else _JUDGES)
     n_steps = 2 if few.settings.kernel.has_slope else _grid_steps(few)
     points = geometric_grid(few, n_steps)[:, None] + np.zeros(few.n_features)
-    return points[int(np.argmin(few.values(points)))]
+    return points[int(np.argmin(few.approximate().values(points)))]
 
 
 def _starts(objective: Objective, base: Array, n_random: int) -> Array:
@@ -251,7 +253,7 @@ def _multistart(
     starts = _shifted(starts, -shift)
     n_descents = effort.n_descents(few.n_keys)
     if len(starts) > n_descents or few.batched is None:
-        judged = few.at_most(_JUDGES).values(starts)
+        judged = few.at_most(_JUDGES).approximate().values(starts)
         is_crowded = EarlyAbandonment(_CROWDED).meets_better(saturate(starts), judged)
         n_descents = n_descents if few.batched else min(n_descents, _MOST_UNBATCHED)
         starts = starts[np.lexsort((judged, is_crowded))[:n_descents]]
@@ -298,7 +300,7 @@ def _lowest(objective: Objective, points: Sequence[Array]) -> Candidate:
     if len(points) > 1 or objective.sample.n_pairs > 1e6:
         method = _method(objective, 1e-4, 60)
         start = desaturate(_descend(objective.approximate(), start, method, rules).best)[None]
-    found = _descend(objective, start, _method(objective, 1e-8, 60), rules)
+    found = _descend(objective, start, _method(objective, _FINEST, 60), rules)
     return Candidate(float(found.values.min()), desaturate(found.best))
 
 
@@ -311,7 +313,8 @@ def _smooth_out(objective: Objective, candidate: Candidate) -> Candidate:
         wider[j] = np.inf
         without = Candidate.at(objective, wider)
         negligible = 1e-6 if candidate.point[j] > _WIDE else 1e-9
-        if without.value <= candidate.value + negligible * objective.criterion.unit(candidate.value):
+        tolerated = negligible * objective.criterion.unit(candidate.value)
+        if without.value <= candidate.value + tolerated:
             candidate = without
     return candidate
 

@@ -31,8 +31,8 @@ Linearize = Callable[[Array], tuple[Array, Array, Array]]
 
 # Damping of the first step, and its range.
 _FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e-10, 1e8
-# Parameters that hardly matter are damped as if they mattered this share of the others.
-_LEAST_SCALE = 1e-3
+# Parameters that hardly matter are damped as if they mattered this share of the others, or this.
+_LEAST_SHARE, _LEAST_SCALE = 1e-3, 1e-12
 # Shortest limit on the length of a step.
 _SHORTEST = 1e-3
 
@@ -57,31 +57,20 @@ class EarlyAbandonment:
         Starts that would not reach the lowest value by so many times the gain predicted.
     n_free_steps : int, default=0
         Steps before hope counts.
-    known : tuple of ndarray of shape (d,) and float, or None
-        A minimum found before, and its value, which counts among the starts.
     """
 
     distance: float
     hope: float = 1e100
     n_free_steps: int = 0
-    known: tuple[Array, float] | None = None
 
     def meets_better(self, points: Array, values: Array) -> Mask:
         """Starts (n_starts, d) that are close to a better one, of lower value or rank."""
-        if self.known is not None:
-            points = np.vstack([points, self.known[0]])
-            values = np.append(values, self.known[1])
-        if len(points) == 1:
-            return np.zeros(1, dtype=bool)
-        is_close = (np.abs(points[:, None] - points) < self.distance).all(axis=2)
+        is_close = np.asarray((np.abs(points[:, None] - points) < self.distance).all(axis=2))
         rank = np.argsort(np.argsort(values, kind="stable"))
-        meets = (is_close & (rank < rank[:, None])).any(axis=1)
-        return np.asarray(meets if self.known is None else meets[:-1])
+        return np.asarray((is_close & (rank < rank[:, None])).any(axis=1))
 
     def is_hopeless(self, values: Array, predicted: Array, lowest: float) -> Mask:
         """Starts whose values are too far above the lowest, given the gains predicted."""
-        if self.known is not None:
-            lowest = min(lowest, self.known[1])
         return np.asarray(values - lowest > self.hope * np.maximum(predicted, 0.0))
 
 
@@ -251,9 +240,12 @@ class _Descents:
             hessians[near] = corrected(matrices[near], self.rests[active[near]], is_free[near])
         sizes = np.einsum("sjj->sj", matrices)
         largest = sizes.max(axis=1, keepdims=True)
-        scales = np.maximum(sizes, np.where(largest > 0.0, _LEAST_SCALE * largest, 1.0))
+        scales = np.maximum(sizes, np.maximum(_LEAST_SHARE * largest, _LEAST_SCALE))
         damped = hessians + np.eye(sizes.shape[1]) * (self.damping[active, None] * scales)[:, None]
-        steps = bounded_steps(points, gradients, damped, self.bounds)
+        try:
+            steps = bounded_steps(points, gradients, damped, self.bounds)
+        except np.linalg.LinAlgError:  # bad steps: more damping helps
+            return np.zeros_like(points), np.full(len(points), -np.inf)
         longest = self.longest[active, None]
         steps = np.minimum(np.maximum(steps, -longest), longest)
         curvature = (hessians @ steps[:, :, None])[:, :, 0]
@@ -297,9 +289,7 @@ class _Descents:
             change = trial[1][told] - self.gradients[some[told]]
             steps = steps[told]
             explained = (trial[2][told] @ steps[:, :, None])[:, :, 0]
-            self.rests[some[told]] = secant_update(
-                self.rests[some[told]], change, explained, steps
-            )
+            self.rests[some[told]] = secant_update(self.rests[some[told]], change, explained, steps)
 
 
 def evaluate(linearize: Linearize, points: Array) -> tuple[Array, Array, Array]:

@@ -12,7 +12,7 @@ Mask = NDArray[np.bool_]
 
 
 def secant_update(rests: Array, changes: Array, explained: Array, steps: Array) -> Array:
-    """What Gauss-Newton matrices leave out of Hessians, after steps that changed gradients.
+    """Parts of Hessians that Gauss-Newton matrices leave out, after steps that changed gradients.
 
     The former rest is sized first: far from a minimum it belongs to other places. Then it is
     changed as little as explains what the matrix leaves unexplained of the change.
@@ -35,7 +35,8 @@ def secant_update(rests: Array, changes: Array, explained: Array, steps: Array) 
     unexplained = changes - explained
     lengths = np.abs((steps * (rests @ steps[:, :, None])[:, :, 0]).sum(axis=1))
     wanted = np.abs((steps * unexplained).sum(axis=1))
-    sized = rests * np.minimum(1.0, wanted / np.where(lengths > 0.0, lengths, np.inf))[:, None, None]
+    shares = np.minimum(1.0, wanted / np.where(lengths > 0.0, lengths, np.inf))
+    sized = rests * shares[:, None, None]
     missed = unexplained - (sized @ steps[:, :, None])[:, :, 0]
     cross = missed[:, :, None] * changes[:, None, :]
     twice = (missed * steps).sum(axis=1)[:, None, None] / along**2

@@ -227,19 +227,11 @@ OURS = {
 LEARNED = {
     "attention": learned_attention(),
     "attention_mean_of_8": learned_attention(n_estimators=8),
-<<<<<<< HEAD
-    "attention_encoder": learned_attention(variant=Encoder(64, dropout=0.5)),
-    "attention_straight": learned_attention(curvature=False),
-    "attention_degree0": learned_attention(degree=0),
-    "attention_linear": learned_attention(metric="linear", curvature=True),
-    "attention_diagonal": learned_attention(metric="diagonal", curvature=True),
-=======
     "attention_encoder": learned_attention(variant=Encoder((64,), dropout=0.5)),
     "attention_straight": learned_attention(curvature=False),
     "attention_degree0": learned_attention(degree=0),
     "attention_diagonal": learned_attention(metric="diagonal"),
     "attention_linear": learned_attention(metric="linear"),
->>>>>>> refs/heads/docs
 }
 METHODS = PEERS | OURS | LEARNED
 
