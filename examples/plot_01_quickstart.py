@@ -5,9 +5,9 @@ Quickstart: kernel regression on real data
 Nadaraya-Watson regression predicts a patient's disease progression as a weighted mean over all
 other patients, with weights that fall off with distance. The bandwidth says how fast: by default,
 one for each measurement, chosen by leave-one-out. Or it is tuned like any other hyper-parameter of
-scikit-learn, in a pipeline. Learned attention fits a line around each patient and learns what
-distance is. All are compared with k-nearest neighbours and ridge regression by the error on
-patients held out.
+scikit-learn, in a pipeline. Learned attention fits a line around each patient and learns how
+distances are measured. All are compared with k-nearest neighbours and ridge regression by the error
+on patients held out.
 """
 
 # %%
@@ -93,7 +93,7 @@ print(f"effective number of neighbours: {1 / np.sum(weights**2):.0f} of {len(wei
 # %%
 # Left, the error over one bandwidth for all: too small copies single patients, too large averages
 # everyone. These are other folds than the table's: which of ridge and learned attention is ahead
-# depends on them. Right, who speaks for patient 100.
+# depends on them. Right, which training patients determine the prediction for patient 100.
 
 nadaraya_watson.fit(X_others, y_others)
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
@@ -138,5 +138,5 @@ print(f"\npicture saved to {picture}")
 # %%
 # Remember: the defaults need neither scaling nor tuning, and the weights can be read. Learned
 # attention, which fits lines, is more accurate here than weighted means. With ten features of
-# mostly linear effect, ridge regression is hard to beat; attention says *which patients* a
-# prediction rests on.
+# mostly linear effect, ridge regression is hard to beat; attention shows *which patients* determine
+# a prediction.

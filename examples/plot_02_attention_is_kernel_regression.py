@@ -20,6 +20,7 @@ from scipy.special import softmax
 from skattn import NadarayaWatsonRegressor, ParametricAttentionRegressor
 from skattn.datasets import make_power_sine
 from skattn.inspection import AttentionDisplay
+from skattn.solvers import GradientDescent
 
 X, y, truth = make_power_sine(50, random_state=0, return_truth=True)
 x = X[:, 0]
@@ -39,20 +40,16 @@ assert np.abs(weights - plain.attention_weights(X)).max() < 1e-12
 # %%
 # The third step puts a factor w before the distance, one over the bandwidth, and learns it. The
 # loss is the squared error at the training points, where no point may attend to itself: otherwise
-# each would be its own best neighbour. ``solver="sgd"`` is the textbook's recipe: w = 1 at first,
-# five steps of gradient descent on the *sum* of squared errors with a rate of 0.5. The same model
-# is trained by default, and its loss is computed on a dense grid of w.
+# each would be its own best neighbour. ``GradientDescent`` is the textbook's recipe: w = 1 at
+# first, five steps of gradient descent on the *sum* of squared errors with a rate of 0.5, without a
+# penalty. The same model is trained by default, and its loss is computed on a dense grid of w.
 
-same_model = {
-    "parametrization": "scalar",
-    "kernel": "gaussian",
-    "degree": 0,
-    "rank_features": False,
-}
+same_model = {"metric": "scalar", "kernel": "gaussian", "degree": 0}
 
 
 def textbook(X, y, epochs):
-    recipe = {"solver": "sgd", "init": 1.0, "learning_rate_init": 0.5, "max_iter": epochs}
+    solver = GradientDescent(learning_rate=0.5, max_iter=epochs)
+    recipe = {"init": 1.0, "alpha": 0, "solver": solver}
     return ParametricAttentionRegressor(**recipe, **same_model).fit(X, y)
 
 
@@ -62,7 +59,7 @@ def loss(model, y):
 
 
 steps = [textbook(X, y, epochs) for epochs in range(1, 6)]
-sgd = steps[-1]
+five_epochs = steps[-1]
 default = ParametricAttentionRegressor(**same_model).fit(X, y)
 grid = np.geomspace(0.3, 300.0, 600)
 curve = plain.criterion_curve(1.0 / grid[:, None])  # the same loss: leave-one-out
@@ -70,22 +67,22 @@ best = NadarayaWatsonRegressor(1.0 / grid[curve.argmin()]).fit(X, y)
 nearest = NadarayaWatsonRegressor(1.0 / grid[-1]).fit(X, y)
 lines = ParametricAttentionRegressor().fit(X, y)
 
-print("\nthe textbook's run: w before each epoch, and the sum of squared errors there")
-for w, total in zip([1.0, *(step.w_[0] for step in steps)], sgd.loss_curve_, strict=False):
+print("\nthe textbook's run: w before each epoch and after the last, and the sum of squared errors")
+for w, total in zip([1.0, *(step.w_[0] for step in steps)], five_epochs.loss_curve_, strict=True):
     print(f"  w = {w:6.3f}   {total:7.3f}")
-assert np.isclose(sgd.loss_curve_[0], len(y) * loss(plain, y))
+assert np.isclose(five_epochs.loss_curve_[0], len(y) * loss(plain, y))
 
 # %%
 # All in one table: the loss, the error of the fitted curve to the truth, and over how many points a
 # prediction averages. The last row is the estimator with no arguments at all, which fits local
-# lines that may bend: its loss is the smallest, its error here is not.
+# lines with curvature: its loss is the smallest, its error here is not.
 
 rows = {
     "average pooling": (0.0, np.mean((y - average) ** 2) / (1 - 1 / len(y)) ** 2, average, 50.0)
 }
 for name, model in {
     "w = 1": plain,
-    "textbook, 5 epochs": sgd,
+    "textbook, 5 epochs": five_epochs,
     "learned": default,
     "best of the grid": best,
     "one neighbour": nearest,
@@ -124,7 +121,7 @@ for seed in range(8):
 # w = 1 the weights reach too far, after the textbook's run hardly beyond the point itself.
 
 figure, axes = plt.subplot_mosaic(
-    [["fits"] * 3 + ["loss"] * 3, ["wide"] * 2 + ["sgd"] * 2 + ["learned"] * 2],
+    [["fits"] * 3 + ["loss"] * 3, ["wide"] * 2 + ["textbook"] * 2 + ["learned"] * 2],
     figsize=(10.5, 7.6),
     layout="constrained",
 )
@@ -155,7 +152,7 @@ axes["loss"].legend(fontsize="small", loc="upper right")
 
 shown = {
     "wide": ("w = 1", plain),
-    "sgd": ("textbook, 5 epochs", sgd),
+    "textbook": ("textbook, 5 epochs", five_epochs),
     "learned": ("learned", default),
 }
 for place, (title, model) in shown.items():

@@ -33,12 +33,12 @@ for name, model in models.items():
     h, near = model.bandwidth_[0], model.effective_neighbors(X).mean()
     error = np.sqrt(np.mean((model.predict(X) - truth) ** 2))
     left_out = np.sqrt(np.mean((model.predict(None) - y) ** 2))
-    told = f"{near:12.1f}{model.effective_dof_:6.1f}{error:8.3f}{left_out:10.3f}"
-    print(f"{name:<8}{1 / h:8.2f}{h:11.3f}{told}")
+    numbers = f"{near:12.1f}{model.effective_dof_:6.1f}{error:8.3f}{left_out:10.3f}"
+    print(f"{name:<8}{1 / h:8.2f}{h:11.3f}{numbers}")
 
 # %%
-# The limits, to the last digits. Without a bandwidth to speak of, attention is the nearest
-# neighbour; with an infinite one, the mean. And k nearest neighbours are attention too: a uniform
+# The limits, to the last digits. With a bandwidth near zero, attention is the nearest neighbour;
+# with an infinite one, the mean. And k nearest neighbours are attention too: a uniform
 # kernel whose bandwidth is, at every query, the distance to the k-th row.
 
 queries = np.random.default_rng(0).uniform(0.0, 5.0, (500, 1))

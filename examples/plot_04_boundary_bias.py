@@ -96,5 +96,5 @@ for ax in axes.flat:
 plt.show()
 
 # %%
-# Remember: ``degree=1`` cures the bias at an edge (and wherever rows are denser on one side) and
+# Remember: ``degree=1`` removes the bias at an edge (and wherever rows are denser on one side) and
 # allows a wider bandwidth. It does not make an edge with few rows any safer.

@@ -59,10 +59,10 @@ MODELS = {
     "boosted trees": HistGradientBoostingRegressor(random_state=0),
 }
 ParametricAttentionRegressor("scalar").fit(*draw(50, "one feature"))  # loads PyTorch
-told = {name: np.array([measured(model, n) for n in SIZES]) for name, model in MODELS.items()}
+results = {name: np.array([measured(model, n) for n in SIZES]) for name, model in MODELS.items()}
 for column, what in enumerate(("seconds of fit", "seconds of predict", "error")):
     print(f"{what:<20}" + "".join(f"{n:>9}" for n in SIZES) + "   rows")
-    for name, numbers in told.items():
+    for name, numbers in results.items():
         print(f"  {name:<18}" + "".join(f"{value:9.3f}" for value in numbers[:, column]))
 
 # %%
@@ -121,7 +121,7 @@ for column, (ax, label) in enumerate(
     zip(axes, ("seconds of fit", "seconds of 5000 predictions", "error at new rows"), strict=True)
 ):
     for name, (colour, style) in STYLES.items():
-        ax.plot(SIZES, told[name][:, column], style, color=colour, mfc="none", label=name)
+        ax.plot(SIZES, results[name][:, column], style, color=colour, mfc="none", label=name)
     ax.set(xscale="log", yscale="log" if column < 2 else "linear")
     ax.set(xlabel="training rows", ylabel=label)
     ax.set_xticks(SIZES, [str(n) for n in SIZES])

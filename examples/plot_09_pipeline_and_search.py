@@ -4,14 +4,14 @@ Pipelines, searches and cross-validation
 
 The estimators are scikit-learn estimators: categories are encoded in a ``ColumnTransformer``, the
 bandwidth is searched by ``GridSearchCV``, weights and groups reach ``fit`` through the pipeline. A
-search of one bandwidth finds about what leave-one-out finds in a fraction of the time, and one for
-each column, which no grid could search, is better. Where rows come in groups, whatever leaves
-single rows out flatters, and ``fit`` mostly chooses better once it is told the groups.
+search of one bandwidth finds about what leave-one-out finds in a fraction of the time. A bandwidth
+for each column, which no grid could search, is better. Where rows come in groups, scores that leave
+out single rows are too good, and ``fit`` mostly chooses better when it knows the groups.
 """
 
 # %%
-# Rents of 300 flats in 120 buildings, made up: they bend with the floor space, differ by district,
-# and are shifted by 60 for a building as a whole, whose flats are alike.
+# Rents of 300 flats in 120 buildings, made up: they rise with the square root of the floor space,
+# differ by district, and each building shifts the rents of all its flats by about 60.
 
 import importlib.util
 import time
@@ -74,16 +74,17 @@ for name, groups in {"rows": None, "buildings": building}.items():
 print(f"both curves: {time.perf_counter() - start:.2f} s")
 
 # %%
-# The models in folds of rows, which flatter, and in folds of buildings. With metadata routing,
-# ``cross_val_score`` hands the groups on to ``fit`` too, and leave-one-out leaves buildings out.
+# The models in folds of rows, whose scores are too good, and in folds of buildings. With metadata
+# routing, ``cross_val_score`` hands the groups on to ``fit`` too, where leave-one-out then leaves out
+# whole buildings.
 
 MODELS = {
     "one bandwidth": NadarayaWatsonRegressor(anisotropic=False),
     "one for each column": NadarayaWatsonRegressor(),
-    "learned attention": ParametricAttentionRegressor("feature"),
+    "learned attention": ParametricAttentionRegressor("diagonal"),
 }
 errors = {}
-print(f"\n{'error':<22}{'folds of rows':>14}{'of buildings':>14}{'fit told':>10}")
+print(f"\n{'error':<22}{'folds of rows':>14}{'of buildings':>14}{'groups in fit':>15}")
 for name, model in MODELS.items():
     plain = pipeline(model)
     folds_of_rows = KFold(4, shuffle=True, random_state=0)
@@ -94,8 +95,7 @@ for name, model in MODELS.items():
         params = {"groups": building}
         scores += [cross_val_score(asks, X, y, scoring=scoring, cv=folds, params=params)]
     errors[name] = [-score.mean() for score in scores]
-    rows, buildings, told = errors[name]
-    print(f"{name:<22}{rows:14.1f}{buildings:14.1f}{told:10.1f}")
+    print(f"{name:<22}" + "{:14.1f}{:14.1f}{:15.1f}".format(*errors[name]))
 
 # %%
 # A sample weight of three is a row three times, for the scaler too.
@@ -109,8 +109,8 @@ copied.fit(X.iloc[copies], y.iloc[copies])
 print(f"\nweights or copies: {np.abs(weighted.predict(X) - copied.predict(X)).max():.0e} apart")
 
 # %%
-# scikit-learn 1.9 and later tell callbacks of every step of training. Here, R squared
-# at the training rows, which attend to themselves.
+# scikit-learn 1.9 and later call callbacks after every step of training. Here, R squared at the
+# training rows, which attend to themselves.
 
 if importlib.util.find_spec("sklearn.callback") is None:
     print("\nscikit-learn has no callbacks before 1.9")
@@ -118,13 +118,13 @@ else:
     from sklearn.callback import ScoringMonitor
 
     monitor = ScoringMonitor(scoring="r2")
-    pipeline(ParametricAttentionRegressor("feature").set_callbacks(monitor)).fit(X, y)
+    pipeline(ParametricAttentionRegressor("diagonal").set_callbacks(monitor)).fit(X, y)
     log = [step["r2"] for step in monitor.get_logs().data]
     print(f"\nR squared after each of {len(log)} steps: {np.round(log, 3).tolist()}")
 
 # %%
-# Left, the search: with buildings left out, leave-one-out and folds tell nearly the same. Right,
-# the table: every model looks better in folds of rows than it is for a new building.
+# Left, the search: with buildings left out, leave-one-out and folds nearly agree. Right, the table:
+# every model looks better in folds of rows than it is for a new building.
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
 found = search.cv_results_["mean_test_score"]
@@ -143,7 +143,7 @@ left.legend(fontsize="small")
 
 places = np.arange(len(MODELS))
 kinds = (("folds of rows", "0.85", ""), ("of buildings", "white", "//"))
-for column, (label, colour, hatch) in enumerate((*kinds, ("fit told the groups", "0.4", ""))):
+for column, (label, colour, hatch) in enumerate((*kinds, ("groups in fit too", "0.4", ""))):
     values = [errors[name][column] for name in MODELS]
     look = {"color": colour, "hatch": hatch, "edgecolor": "black", "label": label}
     right.barh(places + 0.27 * (column - 1), values, 0.27, **look)
@@ -156,4 +156,4 @@ plt.show()
 
 # %%
 # Remember: search nothing that leave-one-out selects inside ``fit``; search what it does not, such
-# as the kernel. Split by groups wherever rows come in groups, and tell ``fit`` too.
+# as the kernel. Split by groups wherever rows come in groups, and hand the groups to ``fit`` too.

@@ -49,12 +49,12 @@ class MultiheadNetwork(nn.Module):
         super().__init__()
         self.encoder, self.embed = encoder(n_features), nn.Linear(1, 16)
         self.attention = nn.MultiheadAttention(16, num_heads=4, batch_first=True)
-        self.head = nn.Linear(16, 1)
+        self.output = nn.Linear(16, 1)
 
     def forward(self, queries, keys, values, mask=None):
         rows = self.encoder(queries), self.encoder(keys), self.embed(values)
         alone = torch.eye(len(queries), dtype=torch.bool) if mask is not None else None
-        return self.head(self.attention(*rows, attn_mask=alone, need_weights=False)[0])
+        return self.output(self.attention(*rows, attn_mask=alone, need_weights=False)[0])
 
 
 def train(network, X, y, steps=150):
@@ -70,9 +70,9 @@ def train(network, X, y, steps=150):
 
 
 # %%
-# Two tasks: a sine of one feature, and of a mixture of two of five features plus a square. 50 or
-# 200 rows with noise of 0.2, and 1000 new ones, without noise, to predict; each drawn twice. As a
-# reference, the estimator, whose bandwidths come from leave-one-out in closed form.
+# Two tasks: a sine of one feature, and a sine of two of five features plus a square. 50 or 200 rows
+# with noise of 0.2, and 1000 new ones, without noise, to predict; each drawn twice. As a reference,
+# the estimator, whose bandwidths come from leave-one-out in closed form.
 
 TASKS = {
     1: lambda X: np.sin(6.0 * X[:, 0]),
@@ -163,5 +163,5 @@ plt.show()
 # Remember: a kernel attention has few parameters, and its prediction is a mean of targets near the
 # query, so it needs few rows and few steps. Transformers' attention need not average targets; with
 # several features and ten times the steps it is more accurate (:doc:`/guide/layers` has the
-# numbers), where those are short it may find nothing. For one table and no network around it, the
+# numbers); with few steps it may find nothing. For one table and no network around it, the
 # estimator is about as accurate in a fraction of the time.

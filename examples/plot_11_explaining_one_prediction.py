@@ -3,15 +3,15 @@ Explaining one prediction, and what weights do not say
 ======================================================
 
 A prediction of attention can be taken apart exactly: these training rows, with these weights, and
-nothing else. But a weight is not an importance. It says how much a row's target counts, not whether
-the prediction would be another one without it: a heavy row that agrees with the others changes
-nothing, a lighter one that stands apart changes a lot. And it says nothing at all about features.
-All three questions have their own exact answer, and they differ.
+nothing else. But a large weight does not mean a large influence. It says how much a row's target
+contributes, not how the prediction would change without it: a heavy row that agrees with the others
+changes nothing, a lighter one that stands apart changes a lot. And it says nothing about features.
+Each of these three questions has an exact answer of its own.
 """
 
 # %%
-# Targets that bend with the first feature, rise with the second, and ignore the third. One training
-# row not far from the query is an outlier.
+# Targets that follow a sine of the first feature, rise with the second, and ignore the third. One
+# training row not far from the query is an outlier.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -36,16 +36,16 @@ print(
 )
 
 # %%
-# Who made the prediction: the rows of largest weight, their targets, and how far they are from the
-# query in bandwidths.
+# Which training rows determine the prediction: those of largest weight, their targets, and how far
+# they are from the query in bandwidths.
 
-told = model.explain(query, top_k=8)
-print(f"\nprediction {told.predictions[0]:.2f}, from the 8 heaviest rows:")
-print(told.to_frame().drop(columns="query").round(2).to_string(index=False))
+explained = model.explain(query, top_k=8)
+print(f"\nprediction {explained.predictions[0]:.2f}, from the 8 heaviest rows:")
+print(explained.to_frame().drop(columns="query").round(2).to_string(index=False))
 
 # %%
 # What each row does: the prediction less the one without it, its bandwidth held. No refit is
-# needed. The order is another one than that of the weights: the outlier comes first by far.
+# needed. The order differs from that of the weights: the outlier comes first by far.
 
 weights = model.attention_weights(query)[0]
 effects = leave_row_out_effect(model, query)[0]
@@ -70,9 +70,9 @@ print(
 )
 
 # %%
-# Left, the prediction over one feature, the others as in the query: rows are the larger the more
-# they weigh. Middle, the heaviest rows. Right, effects against weights: on the grey line, a row
-# would be as important as it is heavy.
+# Left, the prediction over one feature, the others as in the query: rows are drawn larger the more
+# they weigh. Middle, the heaviest rows. Right, effects against weights: rows would lie on the grey
+# line if effects were proportional to weights.
 
 figure, axes = plt.subplots(1, 3, figsize=(13.5, 4.2), layout="constrained", width_ratios=[5, 4, 5])
 profile = AttentionProfileDisplay.from_estimator(model, query, feature="heat", ax=axes[0])

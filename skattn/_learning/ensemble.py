@@ -90,11 +90,18 @@ class Learned:
         return cls(model, parts, ridge, *history, score)
 
     @classmethod
+    def metric(
+        cls, trained: Trained, metric: LearnableMetric, ridge: float, score: float
+    ) -> Learned:
+        """A metric alone that training has reached."""
+        model = Model(metric, [metric.block()])
+        return cls.trained(trained, model, model.split(model.start), ridge, score)
+
+    @classmethod
     def constant(cls, n_features: int) -> Learned:
         """The model under which all rows weigh alike: where nothing can be learned."""
         metric = LearnableMetric(np.zeros((n_features, n_features)), n_features, False)
-        model = Model(metric, [metric.block()])
-        return cls(model, model.split(model.start), 0.0, [], [], True, 0.0)
+        return cls.metric(Trained(np.zeros(0), [], [], True), metric, 0.0, 0.0)
 
     def then(self, next_stage: Learned) -> Learned:
         """The model of a further stage, with the history of both."""

@@ -5,13 +5,14 @@ prediction in D_qi, the derivatives in a parameter p are
 
     d f(q) / d p = sum_i b_qi d D_qi / d p,
 
-which for all metrics are sums of b times powers of the features: matrix products.
+which for all metrics are sums of b times powers of the features: matrix products. A metric has
+`n_parameters`, a `matrix` (n_features, n_coordinates) of parameters, and a `jacobian` (n_queries,
+n_parameters), given b (n_queries, n_keys) and the features of queries and keys.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,27 +21,6 @@ from torch import Tensor
 from skattn._geometry.distances import weighted_squares
 
 Array = NDArray[np.float64]
-
-
-class Metric(Protocol):
-    """A map from features x to coordinates x @ matrix, with parameters."""
-
-    @property
-    def n_parameters(self) -> int:
-        """Number of parameters."""
-        ...
-
-    def matrix(self, parameters: Array) -> Array:
-        """Matrix of the features, (n_features, n_coordinates)."""
-        ...
-
-    def jacobian(self, parameters: Array, changes: Tensor, queries: Tensor, keys: Tensor) -> Tensor:
-        """Derivatives of predictions, (n_queries, n_parameters).
-
-        The changes (n_queries, n_keys) are derivatives in squared distances; queries and keys
-        (..., n_features) are features.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -121,3 +101,6 @@ class LinearMetric:
             + (changes @ pairs).reshape(len(queries), n_rows, self.n_columns)
         )
         return (products * products.new_tensor(2.0 * self.scale[:, None])).flatten(start_dim=1)
+
+
+Metric = DiagonalMetric | ScalarMetric | LinearMetric

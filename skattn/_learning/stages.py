@@ -228,9 +228,8 @@ class _MetricStages:
         trained = session.train(session.plan.metric_solver, loss, start, smoother)
         own, ridge = loss.split(trained.parameters)
         learnable = LearnableMetric(metric.matrix(own), session.problem.n_plain, is_scalar)
-        model, score = Model(learnable, [learnable.block()]), loss.r_squared(trained.parameters)
         ridge = ridge if session.has_ridge else 0.0
-        return Learned.trained(trained, model, model.split(model.start), ridge, score)
+        return Learned.metric(trained, learnable, ridge, loss.r_squared(trained.parameters))
 
 
 def _leading(features: Array, weights: Array, n_components: int) -> Array:

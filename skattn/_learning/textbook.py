@@ -13,7 +13,7 @@ from skattn._learning.leave_one_out import LeaveOneOut
 from skattn._learning.metrics import DiagonalMetric
 from skattn._learning.stages import Session
 from skattn._optimize.monitor import Bounds, Monitor, Task
-from skattn.variants import LearnableMetric, Model
+from skattn.variants import LearnableMetric
 
 __all__ = ["descend"]
 
@@ -41,9 +41,8 @@ def descend(session: Session) -> Learned:
             "smaller learning_rate, or solver='auto'."
         )
     learnable = LearnableMetric(loss.matrix(trained.parameters), n_features, is_scalar)
-    model = Model(learnable, [learnable.block()])
     score = errors.r_squared(loss.left_out(trained.parameters))
-    return Learned.trained(trained, model, model.split(model.start), 0.0, score)
+    return Learned.metric(trained, learnable, 0.0, score)
 
 
 class _SquaredErrors:

@@ -70,7 +70,7 @@ class VariantLoss(PenalizedLoss):
         theta = self._tensor(own).requires_grad_()
         with torch.enable_grad():
             rows = self._rows(theta)
-        slopes = _Slopes(rows.detached())
+        slopes = _Slopes(rows.mapped(torch.detach))
         shares = theta.new_tensor(self.errors.share) / self.errors.values.shape[1]
         total, by_ridge, start = 0.0, 0.0, 0
         with torch.no_grad():
@@ -134,7 +134,7 @@ class _Slopes:
     """Derivatives of the mean squared error in the numbers of the rows, summed over blocks."""
 
     def __init__(self, rows: RowNumbers) -> None:
-        self.rows, self.sums = rows, rows.zeros()
+        self.rows, self.sums = rows, rows.mapped(torch.zeros_like)
 
     def add(
         self, block: Block, fits: list[Fit], squared: list[Tensor], by_prediction: Tensor

@@ -33,6 +33,8 @@ KERNELS: dict[str, Kernel] = {each.name: each for each in (*_UNBOUNDED, *_POLYNO
 class _Differentiable(Set[str]):
     """Names of the kernels that have a slope, those added later included."""
 
+    _from_iterable = frozenset
+
     def __contains__(self, name: object) -> bool:
         return isinstance(name, str) and name in KERNELS and KERNELS[name].has_slope
 

@@ -23,12 +23,6 @@ class FixedShare(_model.Variant):
     Predictions are :math:`(1 - \lambda) f(x) + \lambda f_0(x)`, with :math:`f_0` under the best
     common factor of all standardised features, which stays as it is. The fixed share
     :math:`\lambda`, from 0 to 1, is ``members_[0].shares[1]``. No parameters.
-
-    Examples
-    --------
-    >>> from skattn import ParametricAttentionRegressor
-    >>> from skattn.variants import FixedShare
-    >>> model = ParametricAttentionRegressor(variant=FixedShare())
     """
 
     def models(self, beginning: _model.Beginning) -> list[Model]:

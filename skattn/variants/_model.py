@@ -10,7 +10,7 @@ with f_h the mean or local line under w_h.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -58,17 +58,11 @@ class RowNumbers:
         others = (self.gates, self.log_scales, self.log_factors)
         return [*self.coordinates, *(other for other in others if other is not None)]
 
-    def detached(self) -> RowNumbers:
-        """Equal numbers, outside autograd."""
+    def mapped(self, change: Callable[[Tensor], Tensor]) -> RowNumbers:
+        """Numbers made of each tensor."""
         others = (self.gates, self.log_scales, self.log_factors)
-        rest = [None if other is None else other.detach() for other in others]
-        return RowNumbers([part.detach() for part in self.coordinates], *rest)
-
-    def zeros(self) -> RowNumbers:
-        """Zeros of the same shapes."""
-        others = (self.gates, self.log_scales, self.log_factors)
-        rest = [None if other is None else other.new_zeros(other.shape) for other in others]
-        return RowNumbers([part.new_zeros(part.shape) for part in self.coordinates], *rest)
+        rest = [None if other is None else change(other) for other in others]
+        return RowNumbers([change(part) for part in self.coordinates], *rest)
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,6 @@ class QueryScale(_model.Variant):
     ----------
     n_hidden : int, default=8
         Units of the network: ``n_hidden * (n_features + 2)`` numbers.
-
-    Examples
-    --------
-    >>> from skattn import ParametricAttentionRegressor
-    >>> from skattn.variants import QueryScale
-    >>> model = ParametricAttentionRegressor(variant=QueryScale(n_hidden=4))
     """
 
     _parameter_constraints: ClassVar = {"n_hidden": [Interval(Integral, 1, None, closed="left")]}

@@ -29,12 +29,6 @@ class RegionScale(_model.Variant):
     ----------
     n_regions : int, default=8
         Largest number of regions; there are fewer where they would hold less than 25 rows.
-
-    Examples
-    --------
-    >>> from skattn import ParametricAttentionRegressor
-    >>> from skattn.variants import RegionScale
-    >>> model = ParametricAttentionRegressor(variant=RegionScale(n_regions=4))
     """
 
     _parameter_constraints: ClassVar = {"n_regions": [Interval(Integral, 2, None, closed="left")]}

@@ -19,12 +19,6 @@ class SampleReweighting(_model.Variant):
     """A learned factor for the weight of each training row: rows not to be trusted count less.
 
     As many numbers as there are rows; they are ``members_[0].sample_factors``. No parameters.
-
-    Examples
-    --------
-    >>> from skattn import ParametricAttentionRegressor
-    >>> from skattn.variants import SampleReweighting
-    >>> model = ParametricAttentionRegressor(variant=SampleReweighting())
     """
 
     # factors of keys could be followed for long, from where they help on

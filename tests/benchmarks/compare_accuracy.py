@@ -52,6 +52,7 @@ from sklearn.svm import SVR
 from threadpoolctl import threadpool_limits
 
 import skattn
+from skattn.variants import Encoder
 
 OFFICIAL = 1000
 SUITE = [
@@ -226,11 +227,19 @@ OURS = {
 LEARNED = {
     "attention": learned_attention(),
     "attention_mean_of_8": learned_attention(n_estimators=8),
-    "attention_encoder": learned_attention(hidden_layer_sizes=(64,), dropout=0.5),
+<<<<<<< HEAD
+    "attention_encoder": learned_attention(variant=Encoder(64, dropout=0.5)),
     "attention_straight": learned_attention(curvature=False),
     "attention_degree0": learned_attention(degree=0),
-    "attention_feature": learned_attention(parametrization="feature"),
-    "attention_unranked": learned_attention(parametrization="feature", rank_features=False),
+    "attention_linear": learned_attention(metric="linear", curvature=True),
+    "attention_diagonal": learned_attention(metric="diagonal", curvature=True),
+=======
+    "attention_encoder": learned_attention(variant=Encoder((64,), dropout=0.5)),
+    "attention_straight": learned_attention(curvature=False),
+    "attention_degree0": learned_attention(degree=0),
+    "attention_diagonal": learned_attention(metric="diagonal"),
+    "attention_linear": learned_attention(metric="linear"),
+>>>>>>> refs/heads/docs
 }
 METHODS = PEERS | OURS | LEARNED
 
@@ -244,9 +253,9 @@ def available(methods):
     }
     if set(methods) & set(LEARNED):
         try:
-            _ = skattn.ParametricAttentionRegressor  # before threads are limited: loads torch
-        except (AttributeError, ImportError) as error:
-            absent |= dict.fromkeys(LEARNED, str(error).rstrip("."))
+            import torch  # noqa: F401 - before threads are limited
+        except ImportError:
+            absent |= dict.fromkeys(LEARNED, "torch is not installed")
     for name in methods:
         if name in absent:
             print(f"{name} is left out: {absent[name]}.")

@@ -15,13 +15,17 @@ import numpy as np
 import scipy
 import torch
 from scipy.optimize import minimize
-from skattn._learning._metric import FeatureMetric
-from skattn._learning._objective import LeaveOneOut, Problem
-from skattn._learning._start import common_start
-from skattn._learning._trainer import Monitor, PenalizedLoss, Prior, gauss_newton
 from threadpoolctl import threadpool_limits
 
-from skattn._geometry import Own
+from skattn._geometry.training_set import Exclusion
+from skattn._learning.design import Problem
+from skattn._learning.leave_one_out import LeaveOneOut
+from skattn._learning.losses import MetricLoss, Prior
+from skattn._learning.metrics import DiagonalMetric
+from skattn._learning.stages import common_start
+from skattn._optimize.monitor import Bounds, Monitor, Task
+from skattn.kernels import get_kernel
+from skattn.solvers import GaussNewton
 
 
 def problem(n, d):
@@ -30,8 +34,8 @@ def problem(n, d):
     y = np.sin(2.0 * X[:, 0] * X[:, 1]) + X[:, 2] + 0.5 * X[:, 3] ** 2
     y += 0.2 * rng.standard_normal(n)
     y = ((y - y.mean()) / y.std())[:, None]
-    own = Own(np.arange(n), np.arange(n) + 1, np.zeros(n))
-    return Problem(X, X, y, np.ones(n), own, "student", d)
+    itself = Exclusion(np.arange(n), np.arange(n) + 1, np.zeros(n))
+    return Problem(X, X, y, np.ones(n), itself, get_kernel("student"), d)
 
 
 def plain_loss(task, prior):
@@ -70,24 +74,24 @@ def compare(n, d):
     errors = LeaveOneOut(task, np.arange(n), torch.device("cpu"), torch.float64)
     log_scale, ridge = common_start(errors.at(np.arange(0, n, max(1, n // 300))))
     center = np.append(np.full(d, log_scale), np.log(ridge))
-    prior = Prior(center, np.full(d + 1, 1.0 / n), center - 6.0, center + 6.0)
-    loss, plain = PenalizedLoss(errors, FeatureMetric(d), prior), plain_loss(task, prior)
+    bounds = Bounds(center - 6.0, center + 6.0)
+    prior = Prior(center, np.full(d + 1, 1.0 / n), bounds)
+    loss, plain = MetricLoss(errors, prior, DiagonalMetric(d)), plain_loss(task, prior)
     ours, theirs = loss(center + 0.1), plain(center + 0.1)
     assert abs(ours[0] - theirs[0]) < 1e-9
     assert np.allclose(ours[1], theirs[1], atol=1e-7)
     if n > 500:  # as the estimator does
         single = LeaveOneOut(task, np.arange(n), torch.device("cpu"), torch.float32)
-        loss = PenalizedLoss(single, FeatureMetric(d), prior)
+        loss = MetricLoss(single, prior, DiagonalMetric(d))
 
-    monitor = Monitor(None, 0, lambda parameters: False)
     start = time.process_time()
-    trained = gauss_newton(loss, center, prior, 1e-4, 100, monitor)
+    trained = GaussNewton().minimize(Task(loss, center, bounds, Monitor()))
     seconds = time.process_time() - start
-    bounds = list(zip(prior.lower, prior.upper, strict=True))
+    pairs = list(zip(bounds.lower, bounds.upper, strict=True))
     start = time.process_time()
-    found = minimize(plain, center, jac=True, method="L-BFGS-B", bounds=bounds, tol=1e-5)
+    found = minimize(plain, center, jac=True, method="L-BFGS-B", bounds=pairs, tol=1e-5)
     others = time.process_time() - start
-    reached = PenalizedLoss(errors, FeatureMetric(d), prior)(trained.parameters)[0]
+    reached = loss.of(errors).value(trained.parameters)
     print(
         f"n = {n:<6} d = {d:<3} skattn {reached:.6f} {seconds:7.3f} s   "
         f"autograd {found.fun:.6f} {others:7.3f} s {others / seconds:6.1f} x"
