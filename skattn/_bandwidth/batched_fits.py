@@ -39,6 +39,8 @@ _MOST_ENTRIES = (4_000_000, 6_000_000)
 _FARTHEST = 1e9
 # Stands for the logarithm of no weight: the lowest that profiles of exponentials tell apart.
 _NOTHING = {np.dtype(np.float32): -80.0, np.dtype(np.float64): -680.0}
+# Squared distances that differ by less, of their size, are equal.
+_TIES = {np.dtype(np.float32): 1e-5, np.dtype(np.float64): 1e-12}
 # Sums of weights below are those of queries outside the support.
 _OUTSIDE = {np.dtype(np.float32): 1e-30, np.dtype(np.float64): 1e-250}
 
@@ -179,7 +181,7 @@ class BatchedFits:
         if not is_inside.all():
             queries, points = np.nonzero(~is_inside)
             nearest = self._nearest(block.start + queries, theta[points])
-            sums[:p, queries, points] = self.values[nearest].T
+            sums[:p, queries, points] = (nearest @ self.values).T
             sums[p:, queries, points] = 0.0
         fit, total = fits.read(sums, theta), np.where(is_inside, total, np.inf)
         found.prediction[:] = fit.prediction.transpose(2, 1, 0)
@@ -235,7 +237,10 @@ class BatchedFits:
         inverse = np.exp(-2.0 * theta).astype(self.powers.dtype)
         return (inverse[:, None] @ self.powers[queries, :-1])[:, 0]
 
-    def _nearest(self, queries: Indices, theta: Array) -> Indices:
-        """The nearest key of pairs of a query and a bandwidth."""
-        squares = self._scaled(queries, theta) / self.kernel.rate
-        return np.where(self.weights[queries] > 0.0, squares, np.inf).argmin(axis=1)
+    def _nearest(self, queries: Indices, theta: Array) -> Array:
+        """Weights (n_pairs, n_keys) of the nearest keys of pairs of a query and a bandwidth."""
+        squares, weights = self._scaled(queries, theta) / self.kernel.rate, self.weights[queries]
+        squares[weights == 0.0] = np.inf
+        ties = squares.min(axis=1, keepdims=True) * (1.0 + _TIES[self.powers.dtype])
+        weights = np.where(squares <= ties, weights, 0.0).astype(np.float64)
+        return np.asarray(weights / weights.sum(axis=1, keepdims=True))

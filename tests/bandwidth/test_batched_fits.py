@@ -177,3 +177,14 @@ def test_random_descents_find_no_lower_criterion(seed):
     X, y = random_problem(seed)
     model = NadarayaWatsonRegressor(degree=1).fit(X, y)
     assert model.criterion_ <= best_of_random_descents(X, y) * (1.0 + 1e-3)
+
+
+@pytest.mark.parametrize("degree", [0, 1])
+@pytest.mark.parametrize("name", ["uniform", "epanechnikov"])
+def test_ties_of_the_nearest_where_nothing_is_inside(name, degree):
+    rng = np.random.default_rng(2)
+    X, values = rng.permutation(60)[:30, None] / 10.0, rng.standard_normal((30, 1))
+    without = Exclusion(np.arange(30), np.arange(30) + 1, np.zeros(30))
+    exact = objective(X, values, np.ones(30), without, "loo", KERNELS[name], degree=degree)
+    logs = np.log([[0.01], [0.05]])
+    assert_allclose(exact.approximate().values(logs), exact.values(logs), rtol=1e-5)
