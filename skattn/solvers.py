@@ -122,11 +122,11 @@ class Adam(Solver):
 
 
 class GradientDescent(Solver):
-    """Plain gradient descent on the sum of squared errors, in w itself: the textbook's recipe [1]_.
+    """Plain gradient descent on the sum of squared errors, in w itself.
 
-    Features and targets stay as they are, the parameters are the factors w, and the penalty is
-    `alpha` times their norm. For ``metric="scalar"`` or ``"diagonal"`` at degree 0, from a number
-    in `init`.
+    This is the recipe of the textbook [1]_: features and targets stay as they are, the parameters
+    are the factors w, and the penalty is `alpha` times their norm. For ``metric="scalar"`` or
+    ``"diagonal"`` at degree 0, from a number in `init`.
 
     Parameters
     ----------

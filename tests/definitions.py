@@ -8,7 +8,10 @@ import numpy as np
 from numpy.testing import assert_allclose
 from sklearn.base import clone
 
-from skattn._attention import Attention, KeyScale, Products
+from skattn._attention import Attention, KeyScale, Products, Resources
+from skattn._bandwidth.batched_fits import Sample
+from skattn._bandwidth.criteria import CRITERIA
+from skattn._bandwidth.objective import Objective, SelectionSettings
 from skattn._geometry.scaling import spread
 from skattn._geometry.training_set import TrainingSet
 from skattn._geometry.transforms import LocalBasis, Scaler
@@ -270,3 +273,11 @@ def assert_same(found, expected, rtol=0.0, atol=0.0):
     """Results by name are equal, bit for bit by default."""
     for name, result in found.items():
         assert_allclose(result, expected[name], rtol=rtol, atol=atol, err_msg=name)
+
+
+def objective(X, values, weights, excluded, criterion, kernel, *, degree=0, queries=None):
+    """The objective of a bandwidth selection, of rows in units that are given."""
+    queries = np.arange(len(X)) if queries is None else queries
+    settings = SelectionSettings(CRITERIA[criterion], kernel, 4000, Resources(), degree)
+    sample = Sample(X, values, weights, queries, excluded.take(queries))
+    return Objective(sample, settings, float(weights.sum()))

@@ -1,6 +1,5 @@
 """Trouble that other implementations were reported for, and what is right instead."""
 
-import copy
 import inspect
 import subprocess
 import sys
@@ -65,15 +64,6 @@ def test_rows_out_of_support_follow_the_policy_alone_or_in_a_batch(
         warnings.simplefilter("ignore")
         alone = [model.predict(query[np.newaxis])[0] for query in queries]
     assert_array_equal(alone, batch)
-
-
-@pytest.mark.parametrize("kernel", COMPACT)
-def test_rows_out_of_support_are_an_error_on_request(kernel):
-    model = NadarayaWatsonRegressor(1.0, kernel=kernel, extrapolation="raise")
-    model.fit(column(0, 1, 2, 3), [0.0, 0.0, 1.0, 1.0])
-    assert_array_equal(model.predict([[0.5]]), [0.0])
-    with pytest.raises(ValueError, match="2 of 3 queries"):
-        model.predict(column(-2.0, 0.5, 9.0))
 
 
 def test_timestamps_in_milliseconds_predict_as_small_numbers_do():
@@ -226,30 +216,6 @@ def test_given_bandwidth_is_used_unchanged(algorithm, kernel):  # statsmodels#59
     assert given == [0.23, 434697.22]
 
 
-@pytest.mark.parametrize("value", [0, -0.1, np.nan, -np.inf, "foo", None])
-def test_impossible_bandwidth_is_refused_with_the_rule(noisy_sine, value):
-    X, y = noisy_sine
-    with pytest.raises(ValueError, match="'bandwidth' parameter") as error:
-        NadarayaWatsonRegressor(value).fit(X, y)
-    message = str(error.value)
-    assert "(0.0, inf]" in message
-    assert "'scott'" in message
-    assert "'silverman'" in message
-    assert f"Got {value!r}" in message
-
-
-@pytest.mark.parametrize(
-    ("value", "received"),
-    [(True, "got True of type bool"), ([0.1, 0.2], "shape (2,) for n_features=1")],
-)
-def test_malformed_bandwidth_is_refused_with_the_rule(noisy_sine, value, received):
-    X, y = noisy_sine
-    with pytest.raises(ValueError, match="bandwidth must be one positive number") as error:
-        NadarayaWatsonRegressor(value).fit(X, y)
-    assert "one for each feature" in str(error.value)
-    assert received in str(error.value)
-
-
 def test_infinite_bandwidth_is_the_weighted_mean(noisy_sine):
     X, y = noisy_sine
     weights = np.random.default_rng(0).random(40)
@@ -257,22 +223,6 @@ def test_infinite_bandwidth_is_the_weighted_mean(noisy_sine):
     expected = np.full(len(QUERIES), np.average(y, weights=weights))
     assert_allclose(model.predict(QUERIES), expected, rtol=1e-13)
     assert_allclose(model.effective_dof_, 1.0, rtol=1e-13)
-
-
-@pytest.mark.parametrize("bandwidth", ["scott", 0.1, [0.1]])
-def test_fit_leaves_parameters_alone_and_a_refit_starts_afresh(noisy_sine, bandwidth):
-    X, y = noisy_sine
-    model = NadarayaWatsonRegressor(bandwidth, kernel="biweight")
-    before = copy.deepcopy(model.get_params())
-    model.fit(X, y)
-    assert model.get_params() == before
-    assert model.bandwidth is bandwidth
-    shuffled = np.random.default_rng(0).permutation(y)
-    model.fit(3.0 * X, shuffled)
-    assert model.get_params() == before
-    fresh = clone(model).fit(3.0 * X, shuffled)
-    assert_array_equal(model.bandwidth_, fresh.bandwidth_)
-    assert_array_equal(model.predict(QUERIES), fresh.predict(QUERIES))
 
 
 def test_per_feature_bandwidth_scales_features_not_rows():  # astroML#91
@@ -355,22 +305,6 @@ def test_vanishing_weights_leave_the_other_rows_alone(noisy_sine):
 # Input
 
 
-@pytest.mark.parametrize(("value", "problem"), [(np.nan, "NaN"), (np.inf, "infinity")])
-def test_numbers_that_are_not_finite_are_refused_by_name(noisy_sine, value, problem):
-    X, y = noisy_sine
-    model = NadarayaWatsonRegressor(0.1)
-    bad_X, bad_y = X.copy(), y.copy()
-    bad_X[3], bad_y[3] = value, value
-    with pytest.raises(ValueError, match=f"Input X contains {problem}"):
-        model.fit(bad_X, y)
-    with pytest.raises(ValueError, match=r"y must be finite numbers.* of 40 rows"):
-        model.fit(X, bad_y)
-    model.fit(X, y)
-    for method in (model.predict, model.attention_weights, model.effective_neighbors):
-        with pytest.raises(ValueError, match=f"Input X contains {problem}"):
-            method(bad_X)
-
-
 @pytest.mark.parametrize("index", ["permuted", "duplicated", "datetime"])
 def test_pandas_rows_are_taken_by_position(noisy_sine, index):  # MAPIE#150
     pd = pytest.importorskip("pandas")
@@ -393,17 +327,6 @@ def test_pandas_rows_are_taken_by_position(noisy_sine, index):  # MAPIE#150
     assert_array_equal(model.attention_weights(queries), expected.attention_weights(QUERIES))
     assert model.n_features_in_ == 1
     assert_array_equal(model.feature_names_in_, np.array(["time"], dtype=object))
-
-
-@pytest.mark.parametrize("library", ["pandas", "polars"])
-def test_columns_in_another_order_are_refused(library):
-    frame = pytest.importorskip(library).DataFrame
-    X = frame({"a": [0.0, 1.0, 2.0], "b": [5.0, 3.0, 1.0]})
-    model = NadarayaWatsonRegressor(1.0).fit(X, [0.0, 1.0, 5.0])
-    with pytest.raises(ValueError, match="same order as they were in fit"):
-        model.predict(X[["b", "a"]])
-    with pytest.raises(ValueError, match=r"(?s)names unseen at fit time.*- c"):
-        model.predict(frame({"a": [0.0], "c": [5.0]}))
 
 
 def test_wrong_shapes_are_refused_with_a_hint(noisy_sine):  # statsmodels#8620
@@ -443,19 +366,6 @@ def test_label_columns_of_polars_are_refused_by_name(kind):
     with pytest.raises(ValueError, match="not numeric: 'colour'") as error:
         NadarayaWatsonRegressor(1.0).fit(X, [0.0, 1.0])
     assert "OneHotEncoder" in str(error.value)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("constant", [3.0, 0.1, -1e300])
-def test_constant_targets_are_predicted_exactly(noisy_sine, kernel, constant):
-    # scikit-learn#18318
-    X, _ = noisy_sine
-    weights = np.random.default_rng(0).random(40)
-    for sample_weight in (None, weights):
-        model = NadarayaWatsonRegressor(0.07, kernel=kernel)
-        model.fit(X, np.full(40, constant), sample_weight=sample_weight)
-        assert_array_equal(model.predict(QUERIES), constant)
-        assert_array_equal(model.predict(None), constant)
 
 
 # scikit-learn
@@ -527,14 +437,6 @@ def test_attention_weights_are_public_and_explain_the_prediction():  # pytorch#1
     assert_allclose(weights @ y, model.predict([[0.0]]), rtol=1e-12)
     assert_allclose(model.effective_neighbors([[0.0]]), [2.1887950743], rtol=1e-9)
     assert_allclose(-(weights * np.log(weights)).sum(), 0.8844517919, rtol=1e-9)
-
-
-def test_top_weights_are_the_largest_and_not_renormalised():
-    model = NadarayaWatsonRegressor(1.0).fit(column(2, 0, 1), [7.0, 3.0, -1.0])
-    top = model.attention_weights([[0.0]], top_k=2)
-    assert_array_equal(top.indices, [1, 2])
-    assert_allclose(top.data, [0.5740969930, 0.3482074279], rtol=1e-9)
-    assert top.shape == (1, 3)
 
 
 # Local lines and inference

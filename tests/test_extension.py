@@ -12,6 +12,7 @@ from skattn import NadarayaWatsonRegressor
 from skattn._attention import Products, Resources, Want, attend, merge, slices
 from skattn._attention._plan import ENGINES
 from skattn._attention.engines.engine import Engine
+from skattn._bandwidth.criteria import CRITERIA, Criterion
 from skattn._smoother import Fit, LocalRegression, predict, smoother_matrix
 from skattn._smoother.local_linear import central_moments, pair_places
 from skattn.kernels import KERNELS, Kernel, namespace
@@ -177,6 +178,48 @@ def test_an_estimator_with_a_local_fit(rows):
     model._smoother = replace(component, local_fit=ShrunkenLine(0.0))
     means = NadarayaWatsonRegressor(0.4).fit(X, y)
     assert_allclose(model.predict(queries), means.predict(queries), atol=1e-12)
+
+
+# ---------------------------------------------------------------------------------------------
+
+
+# [criterion
+class Rice(Criterion):
+    """Mean r**2 / (1 - 2 tr S / n) (Rice, 1984)."""
+
+    name = "rice"
+
+    def value(self, squares, trace, n):
+        left = 1.0 - 2.0 * trace / n
+        with np.errstate(divide="ignore"):
+            return np.where(left > 0.0, squares.mean(axis=-1) / left, np.inf)
+
+    def slopes(self, squares, trace, n):
+        left = 1.0 - 2.0 * trace / n
+        inverse = np.where(left > 0.0, 1.0 / np.where(left > 0.0, left, 1.0), 0.0)
+        by_squares = np.broadcast_to((inverse / squares.shape[-1])[..., None], squares.shape)
+        return by_squares, 2.0 * squares.mean(axis=-1) * inverse**2 / n
+
+
+# criterion]
+
+
+def test_a_criterion(rows, monkeypatch):
+    monkeypatch.setitem(CRITERIA, Rice.name, Rice())
+    X, y = rows[0][:, :1], rows[1]
+
+    def by_hand(model):
+        errors, trace = y - model.predict(X), model.effective_dof_
+        return np.mean(errors**2) / (1.0 - 2.0 * trace / len(y))
+
+    model = NadarayaWatsonRegressor("rice").fit(X, y)
+    assert_allclose(model.criterion_, by_hand(model), rtol=1e-6)
+    grid = model.bandwidth_ * np.geomspace(0.2, 5.0, 30)
+    curve = model.criterion_curve(grid, criterion="rice")
+    assert_allclose(
+        curve[-10:], [by_hand(model.set_params(bandwidth=h).fit(X, y)) for h in grid[-10:]]
+    )
+    assert model.set_params(bandwidth="rice").fit(X, y).criterion_ <= curve.min()
 
 
 # ---------------------------------------------------------------------------------------------

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from definitions import objective
 
 from skattn import NadarayaWatsonRegressor
-from skattn._attention import Resources
-from skattn._bandwidth._objective import Objective
 from skattn._geometry.scaling import spread
 from skattn._geometry.training_set import Exclusion
 from skattn.kernels import KERNELS
@@ -102,18 +101,15 @@ def _gradient(X, y, bandwidth, criterion):
     """The slope of a criterion in every bandwidth: ours is in their logarithms, in spreads."""
     rows, unit = np.arange(len(y)), y.std()
     scale = spread(X, np.ones(len(y)))
-    objective = Objective(
+    judged = objective(
         (X - X.mean(axis=0)) / scale,
         (y - y.mean())[:, None] / unit,
         np.ones(len(y)),
         Exclusion(rows, rows + 1, np.full(len(y), float(criterion != "loo"))),
         criterion,
         KERNELS["gaussian"],
-        float(len(y)),
-        rows,
-        Resources(),
     )
-    gradient = objective.linearize(np.log(bandwidth / scale))[1] / bandwidth
+    gradient = judged.linearize(np.log(bandwidth / scale)[None])[1][0] / bandwidth
     return gradient if criterion == "aicc" else gradient * unit**2
 
 

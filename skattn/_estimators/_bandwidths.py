@@ -41,7 +41,7 @@ def check_selectable(training_set, name, parameter):
             f"{parameter} judges bandwidths by rows left out and needs two rows at least; "
             f"got n_samples={training_set.n_keys}. Give a number instead."
         )
-    if training_set.groups is not None and name != "loo":
+    if training_set.groups is not None and not CRITERIA[name].leaves_out:
         raise ValueError(
             f"{parameter} leaves nothing out and cannot use groups. Use bandwidth='loo', or "
             "fit without groups."
@@ -54,7 +54,7 @@ def check_selectable(training_set, name, parameter):
             f"groups must have two labels at least for {parameter}, which leaves one group out "
             "at a time; all rows of positive weight have the same. Give a number instead."
         )
-    if name == "loo":
+    if CRITERIA[name].leaves_out:
         warn_of_copies(training_set)
 
 

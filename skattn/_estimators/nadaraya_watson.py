@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skattn._bandwidth import (
     CRITERIA,
     RULES,
-    Criterion,
+    SelectionSettings,
     criterion_curve,
     neighbors_curve,
     rule_of_thumb,
@@ -25,7 +26,7 @@ from skattn._estimators._bandwidths import (
     given_numbers,
 )
 from skattn._estimators._regressor import COMMON_CONSTRAINTS, AttentionRegressor
-from skattn._estimators._training import all_or_nothing, read_training_data
+from skattn._estimators._training import all_or_nothing, read_training_data, warn_user
 from skattn._geometry.scaling import key_spread
 from skattn._geometry.transforms import LocalBasis, Scaler
 from skattn._sklearn import Interval, Options, StrOptions, fit_context
@@ -230,7 +231,8 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         "bandwidth": [
             Interval(Real, 0, None, closed="right"),
             "array-like",
-            StrOptions({*CRITERIA, *RULES}),
+            StrOptions(CRITERIA.keys()),
+            StrOptions(RULES.keys()),
         ],
         "kernel": [StrOptions(KERNELS.keys()), callable],
         "degree": [Options(Integral, {0, 1})],
@@ -341,11 +343,11 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         """
         check_is_fitted(self)
         if criterion not in CRITERIA:
-            raise ValueError(f"criterion must be one of {CRITERIA}; got {criterion!r}.")
+            raise ValueError(f"criterion must be one of {tuple(CRITERIA)}; got {criterion!r}.")
         training_set = self._smoother.training_set
-        if criterion == "loo":
+        if CRITERIA[criterion].leaves_out:
             self._check_left_out()
-        settings = self._criterion(criterion, self._smoother.kernel)
+        settings = self._settings(criterion, self._smoother.kernel)
         if self.adaptive is not None:
             numbers = given_numbers(bandwidths, self.adaptive)
             check_neighbors(int(numbers.max()), training_set)
@@ -370,7 +372,7 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         candidates = [bandwidth]
         if self._is_selected() and self.anisotropic and bandwidth.size > 1:
             candidates.append(key_spread(training_set))
-        settings = self._criterion(name, kernel)
+        settings = self._settings(name, kernel)
         bandwidth, number, self.criterion_ = select_neighbors(
             training_set, settings, self.adaptive, candidates, self.n_neighbors
         )
@@ -389,11 +391,18 @@ class NadarayaWatsonRegressor(AttentionRegressor):
             return rule_of_thumb(RULES[self.bandwidth], X, weights, kernel)
         if self.adaptive is not None and (n_features == 1 or not self.anisotropic):
             return key_spread(training_set)
-        settings = self._criterion(self.bandwidth, kernel)
-        bandwidth, self.criterion_ = select_bandwidth(
-            training_set, settings, anisotropic=self.anisotropic
-        )
-        return bandwidth
+        settings = self._settings(self.bandwidth, kernel)
+        selected = select_bandwidth(training_set, settings, anisotropic=self.anisotropic)
+        if not selected.has_converged:
+            warn_user(
+                f"The search for the bandwidths of least {self.bandwidth!r} was stopped before it "
+                "ended; the best ones are kept. Give bandwidths, or select one multiple of the "
+                "features' spreads with anisotropic=False.",
+                ConvergenceWarning,
+            )
+        self.criterion_ = selected.value
+        return selected.bandwidth
 
-    def _criterion(self, name, kernel):
-        return Criterion(name, kernel, self.max_queries, self._resources(), self.degree)
+    def _settings(self, name, kernel):
+        resources = self._resources()
+        return SelectionSettings(CRITERIA[name], kernel, self.max_queries, resources, self.degree)

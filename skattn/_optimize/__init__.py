@@ -1,1 +1,10 @@
-"""Optimisers: plain NumPy, whatever computes the losses."""
+"""The optimisers of the package."""
+
+from skattn._optimize.levenberg_marquardt import (
+    EarlyAbandonment,
+    LevenbergMarquardt,
+    Minima,
+    Monitor,
+)
+
+__all__ = ["EarlyAbandonment", "LevenbergMarquardt", "Minima", "Monitor"]

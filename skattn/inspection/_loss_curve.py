@@ -41,8 +41,8 @@ class LossCurveDisplay:
 
     Notes
     -----
-    Losses of different solvers are different quantities: that of "sgd" is a sum of squared errors,
-    that of the others the logarithm of a mean with the penalty.
+    Losses of different solvers are different quantities: that of `GradientDescent` is a sum of
+    squared errors, that of the others the logarithm of a mean with the penalty.
 
     Examples
     --------

@@ -2,12 +2,10 @@
 
 import numpy as np
 import pytest
-from definitions import differences
+from definitions import differences, objective
 from numpy.testing import assert_allclose
 
-from skattn._attention import Resources
 from skattn._bandwidth import CRITERIA
-from skattn._bandwidth._objective import Objective
 from skattn._geometry.training_set import Exclusion
 from skattn.kernels import KERNELS
 
@@ -34,56 +32,40 @@ def objective_of(name, criterion, rng, degree):
     X, values, theta = problem(name, rng)
     weights = rng.integers(1, 3, 80).astype(float)
     kind = "units" if criterion == "loo" else "itself"
-    objective = Objective(
-        coordinates=X,
-        values=values,
-        weights=weights,
-        own=excluded_of(kind, weights),
-        criterion=criterion,
-        kernel=KERNELS[name],
-        n=float(weights.sum()),
-        rows=np.arange(0, 80, 2),
-        resources=Resources(),
-        degree=degree,
+    excluded, queries = excluded_of(kind, weights), np.arange(0, 80, 2)
+    judged = objective(
+        X, values, weights, excluded, criterion, KERNELS[name], degree=degree, queries=queries
     )
-    return objective, theta + np.log(2.0)
+    return judged, theta + np.log(2.0)
 
 
 @pytest.mark.parametrize("name", ["gaussian", "student", "tricube"])
 @pytest.mark.parametrize("degree", [0, 1])
 @pytest.mark.parametrize("criterion", CRITERIA)
 def test_gradients_of_criteria_are_their_derivatives(criterion, degree, name, rng):
-    objective, theta = objective_of(name, criterion, rng, degree)
-    value, gradient, matrix = objective.linearize(theta)
-    assert_allclose(value, objective.value(theta), rtol=1e-10)
-    expected = list(differences(objective.value, theta))
+    judged, theta = objective_of(name, criterion, rng, degree)
+    value, gradient, matrix = (each[0] for each in judged.linearize(theta[None]))
+    assert_allclose(value, judged.value(theta), rtol=1e-10)
+    expected = list(differences(judged.value, theta))
     assert np.abs(expected).max() > 1e-3
     assert_allclose(gradient, expected, rtol=1e-5, atol=1e-7)
     assert_allclose(matrix, matrix.T)
     assert (np.linalg.eigvalsh(matrix) >= -1e-15).all()
 
 
-@pytest.mark.parametrize("degree", [0, 1])
-@pytest.mark.parametrize("criterion", CRITERIA)
-def test_gradient_in_common_is_the_sum(criterion, degree, rng):
-    objective, _ = objective_of("gaussian", criterion, rng, degree)
-    common = objective.in_common()
-    value, gradient, _ = common.linearize(np.array([0.4]))
-    assert_allclose(value, objective.value(np.full(3, 0.4)), rtol=1e-10)
-    assert_allclose(gradient, [objective.linearize(np.full(3, 0.4))[1].sum()], rtol=1e-9)
-
-
 def test_smoothed_out_features_stay_in_the_lines_of_the_criterion(rng):
     # local in the first feature, a plane in the others: leave-one-out by least squares
-    objective, theta = objective_of("gaussian", "loo", rng, 1)
+    judged, theta = objective_of("gaussian", "loo", rng, 1)
+    sample = judged.sample
     theta = np.array([theta[0], np.inf, np.inf])
-    X, values, weights = objective.coordinates, objective.values, objective.weights
+    X, values, weights = sample.coordinates, sample.values, sample.weights
     columns = np.column_stack([np.ones(80), X])
     squares = np.zeros((80, 2))
-    for i in objective.rows:
+    for i in sample.queries:
         counts = weights - (np.arange(80) == i)
         root = np.sqrt(counts * np.exp(-0.5 * ((X[:, 0] - X[i, 0]) / np.exp(theta[0])) ** 2))
         plane, *_ = np.linalg.lstsq(root[:, None] * columns, root[:, None] * values, rcond=None)
         squares[i] = (values[i] - columns[i] @ plane) ** 2
-    expected = weights[objective.rows] @ squares[objective.rows].mean(axis=1)
-    assert_allclose(objective.value(theta), expected / weights[objective.rows].sum(), rtol=1e-9)
+    queries = sample.queries
+    expected = weights[queries] @ squares[queries].mean(axis=1)
+    assert_allclose(judged.value(theta), expected / weights[queries].sum(), rtol=1e-9)

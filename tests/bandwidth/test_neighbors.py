@@ -8,8 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skattn import NadarayaWatsonRegressor
 from skattn._attention import Resources
-from skattn._bandwidth import CRITERIA, Criterion, neighbors_curve, select_neighbors
-from skattn._geometry import Table
+from skattn._bandwidth import CRITERIA, SelectionSettings, neighbors_curve, select_neighbors
+from skattn._geometry.training_set import TrainingSet
 from skattn.kernels import KERNELS
 
 seeds = st.integers(0, 2**32 - 1)
@@ -19,13 +19,13 @@ few = settings(max_examples=5)
 ignore_copies = pytest.mark.filterwarnings("ignore:.*are copies of others:UserWarning")
 
 
-def criterion_of(name="loo", kernel="gaussian", degree=0, max_queries=4000):
-    return Criterion(name, KERNELS[kernel], max_queries, Resources(), degree)
+def judged_by(name="loo", kernel="gaussian", degree=0, max_queries=4000):
+    return SelectionSettings(CRITERIA[name], KERNELS[kernel], max_queries, Resources(), degree)
 
 
-def table_of(X, y, weights=None, groups=None):
+def training_set_of(X, y, weights=None, groups=None):
     weights = np.ones(len(X)) if weights is None else np.asarray(weights, float)
-    return Table.canonical(X, y.reshape(len(y), -1), weights, groups)
+    return TrainingSet.canonical(X, y.reshape(len(y), -1), weights, groups)
 
 
 def problem(seed, n, d=1):
@@ -77,7 +77,7 @@ def by_hand(X, y, number, adaptive, name):
 def test_curve_is_that_of_the_formulas(adaptive, name, d):
     X, y = problem(d, 40, d)
     numbers = np.array([20, 3, 9, 38, 5])  # in any order
-    found = neighbors_curve(table_of(X, y), criterion_of(name), adaptive, np.ones(d), numbers)
+    found = neighbors_curve(training_set_of(X, y), judged_by(name), adaptive, np.ones(d), numbers)
     expected = [by_hand(X, y, number, adaptive, name) for number in numbers]
     assert_allclose(found, expected, rtol=1e-8)
 
@@ -127,7 +127,7 @@ def test_curve_with_groups_leaves_groups_out(adaptive):
 @pytest.mark.parametrize("adaptive", ["query", "key"])
 def test_of_few_rows_the_number_is_the_best_of_all(adaptive, name, degree):
     for seed, n in ((0, 12), (1, 40), (2, 64)):
-        table, criterion = table_of(*problem(seed, n)), criterion_of(name, degree=degree)
+        table, criterion = training_set_of(*problem(seed, n)), judged_by(name, degree=degree)
         _, number, value = select_neighbors(table, criterion, adaptive, [np.ones(1)], None)
         curve = neighbors_curve(table, criterion, adaptive, np.ones(1), np.arange(1, n))
         assert number == 1 + np.argmin(curve)
@@ -139,7 +139,7 @@ def test_of_few_rows_the_number_is_the_best_of_all(adaptive, name, degree):
 def test_of_many_rows_no_number_of_a_grid_is_better(adaptive, kernel):
     worse = {}
     for seed in (0, 1) if kernel == "gaussian" else (2,):
-        table, criterion = table_of(*problem(seed, 300)), criterion_of("loo", kernel)
+        table, criterion = training_set_of(*problem(seed, 300)), judged_by("loo", kernel)
         _, number, value = select_neighbors(table, criterion, adaptive, [np.ones(1)], None)
         numbers = np.unique(np.geomspace(1, 299, 40).astype(int))
         curve = neighbors_curve(table, criterion, adaptive, np.ones(1), numbers)
@@ -151,9 +151,9 @@ def test_of_many_rows_no_number_of_a_grid_is_better(adaptive, kernel):
 def test_beyond_64_the_number_is_nearly_the_best_of_all():
     # numbers are a ladder, refined around its minima: a wiggle may hide between
     for seed in (2, 5, 8):  # much noise, many neighbours
-        table = table_of(*problem(seed, 150))
-        _, number, value = select_neighbors(table, criterion_of(), "query", [np.ones(1)], None)
-        curve = neighbors_curve(table, criterion_of(), "query", np.ones(1), np.arange(1, 150))
+        table = training_set_of(*problem(seed, 150))
+        _, number, value = select_neighbors(table, judged_by(), "query", [np.ones(1)], None)
+        curve = neighbors_curve(table, judged_by(), "query", np.ones(1), np.arange(1, 150))
         assert_allclose(value, curve[number - 1], rtol=1e-12)
         assert value <= curve.min() * (1.0 + 1e-3)
 
@@ -163,7 +163,7 @@ def test_the_better_of_several_relative_bandwidths_is_chosen():
     X = rng.standard_normal((80, 2))
     y = np.sin(3.0 * X[:, 0]) + 0.1 * rng.standard_normal(80)
     choices = [np.ones(2), np.array([1.0, 30.0]), np.array([30.0, 1.0])]
-    table, criterion = table_of(X, y), criterion_of()
+    table, criterion = training_set_of(X, y), judged_by()
     bandwidth, _, value = select_neighbors(table, criterion, "query", choices, None)
     assert_array_equal(bandwidth, choices[1])
     each = [select_neighbors(table, criterion, "query", [one], None) for one in choices]

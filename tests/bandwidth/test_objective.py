@@ -2,12 +2,11 @@
 
 import numpy as np
 import pytest
+from definitions import objective
 from numpy.testing import assert_allclose
 
-from skattn._attention import Resources
 from skattn._bandwidth import CRITERIA
-from skattn._bandwidth._objective import Objective
-from skattn._geometry import Own
+from skattn._geometry.training_set import Exclusion
 from skattn.kernels import KERNELS
 
 
@@ -17,13 +16,11 @@ def test_the_mean_is_the_limit_of_wide_bandwidths(criterion, rng):
     weights[3] = 1e9  # nearly all weight: sums without it keep their digits
     every = np.arange(30)
     kinds = {
-        "row": Own(every, every + 1, np.zeros(30)),
-        "itself": Own(every, every + 1, 1.0 + 0 * X[:, 0]),
+        "row": Exclusion(every, every + 1, np.zeros(30)),
+        "itself": Exclusion(every, every + 1, 1.0 + 0 * X[:, 0]),
     }
-    kinds["group"] = Own(every // 3 * 3, every // 3 * 3 + 3, np.zeros(30))
-    for own in kinds.values():
-        objective = Objective(
-            X, values, weights, own, criterion, KERNELS["gaussian"], 30.0, every, Resources()
-        )
-        wide = objective.value(np.full(2, np.log(1e7)))
-        assert_allclose(objective.value(np.full(2, np.inf)), wide, rtol=1e-9)
+    kinds["group"] = Exclusion(every // 3 * 3, every // 3 * 3 + 3, np.zeros(30))
+    for excluded in kinds.values():
+        judged = objective(X, values, weights, excluded, criterion, KERNELS["gaussian"])
+        wide = judged.value(np.full(2, np.log(1e7)))
+        assert_allclose(judged.value(np.full(2, np.inf)), wide, rtol=1e-9)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skattn._bandwidth import RULES, rule_of_thumb, spread
+from skattn._bandwidth import RULES, rule_of_thumb
+from skattn._geometry.scaling import spread
 from skattn.kernels import KERNELS, get_kernel
 
 GAUSSIAN = KERNELS["gaussian"]

@@ -1,11 +1,8 @@
 """NadarayaWatsonRegressor, used as scikit-learn users do."""
 
 import copy
-import io
-import pickle
 import tracemalloc
 
-import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -134,41 +131,6 @@ def test_frames_are_taken_by_position_and_their_names_remembered(diabetes):
             model.predict(frame[names[::-1]])
 
 
-def test_fitted_searches_are_pickled_dumped_and_cloned(diabetes, tmp_path):
-    X, y = diabetes
-    fitted = search().fit(X, y)
-    expected = fitted.predict(X)
-    assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict(X), expected)
-    joblib.dump(fitted, tmp_path / "search.joblib")
-    mapped = joblib.load(tmp_path / "search.joblib", mmap_mode="r")
-    assert_array_equal(mapped.predict(X), expected)
-    cloned = clone(fitted)
-    assert not hasattr(cloned, "best_estimator_")
-    assert_array_equal(cloned.fit(X, y).predict(X), expected)
-
-
-def test_fitted_state_is_numpy_and_plain_python(diabetes):
-    buffer = io.BytesIO()
-    pickle.dump(NadarayaWatsonRegressor().fit(*diabetes), buffer)
-    allowed = ("skattn.", "numpy", "builtins", "collections")
-
-    class Strict(pickle.Unpickler):
-        def find_class(self, module, name):
-            assert module.startswith(allowed), module
-            return super().find_class(module, name)
-
-    buffer.seek(0)
-    Strict(buffer).load()
-
-
-def test_bandwidths_for_each_feature_are_a_scaling(diabetes):
-    X, y = diabetes
-    bandwidth = np.geomspace(0.02, 0.2, 10)
-    model = NadarayaWatsonRegressor(bandwidth).fit(X, y)
-    assert_array_equal(model.bandwidth_, bandwidth)
-    assert_allclose(model.predict(X[:9]), by_hand(X, y, X[:9], bandwidth), rtol=1e-12)
-
-
 def test_scotts_rule_is_in_the_units_of_each_feature(diabetes):
     X, y = diabetes
     quartiles = np.quantile(X, [0.25, 0.75], axis=0, method="inverted_cdf")
@@ -290,19 +252,6 @@ def test_memory_stays_at_blocks_of_the_matrix(what, rng):
 
 
 # Local lines
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_lines_reproduce_linear_targets_inside_and_beyond_the_data(kernel, rng):
-    X = rng.uniform(-1.0, 1.0, (60, 2))
-    queries = rng.uniform(-1.3, 1.3, (9, 2))
-    model = NadarayaWatsonRegressor(1.5, kernel=kernel, degree=1)
-    model.fit(X, 3.0 + X @ [2.0, -5.0])
-    assert_allclose(model.predict(queries), 3.0 + queries @ [2.0, -5.0], atol=1e-9)
-    assert_allclose(model.predict(None), 3.0 + X @ [2.0, -5.0], atol=1e-9)
-    assert_allclose(model.predict_gradient(queries), np.tile([2.0, -5.0], (9, 1)), atol=1e-7)
-    _, std = model.predict(queries, return_std=True)
-    assert_allclose(std, 0.0, atol=1e-9)
 
 
 def test_infinite_bandwidths_at_degree_one_are_linear_regression(plane, rng):

@@ -1,8 +1,5 @@
 """Intervals: the definitions, by refitting and by sorting."""
 
-import warnings
-from itertools import pairwise
-
 import numpy as np
 import pytest
 from definitions import component_of, interval_of, jackknife_plus, training_set_of
@@ -138,30 +135,6 @@ def test_jackknife_does_not_depend_on_threads_blocks_or_order(rng):
         assert_allclose(shuffled, expected[order], atol=1e-9)
 
 
-@pytest.mark.parametrize("local", [False, True])
-@pytest.mark.parametrize("degree", [0, 1])
-def test_intervals_cover_what_they_say(degree, local):
-    covered = []
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        X = rng.random((400, 1))
-        y = np.sin(6.0 * X[:, 0]) + (0.1 + X[:, 0]) * rng.standard_normal(400)
-        model = NadarayaWatsonRegressor(0.1, degree=degree).fit(X[:150], y[:150])
-        lower, upper = model.predict_interval(X[150:], 0.8, local=local).T
-        covered.append(((lower <= y[150:]) & (y[150:] <= upper)).mean())
-    assert abs(np.mean(covered) - 0.8) < 0.03
-
-
-def test_intervals_widen_with_the_coverage(rng):
-    X, y, queries = rng.random((60, 1)), rng.standard_normal(60), rng.random((20, 1))
-    for degree, local in ((0, False), (1, False), (0, True), (1, True)):
-        model = NadarayaWatsonRegressor(0.2, degree=degree).fit(X, y)
-        found = [model.predict_interval(queries, c, local=local) for c in (0.1, 0.5, 0.9, 0.98)]
-        for narrow, wide in pairwise(found):
-            assert (wide[:, 0] <= narrow[:, 0]).all()
-            assert (wide[:, 1] >= narrow[:, 1]).all()
-
-
 def scales_of(X, residuals, queries):
     """Scales of residuals at queries and at the rows, and the training set."""
     training_set = training_set_of(X, residuals)
@@ -227,16 +200,6 @@ def test_scales_are_means_of_sizes_at_one_of_the_multiples(rng):
     expected = scales[int(np.argmin(errors))]
     assert_allclose(at_queries, expected[0], rtol=1e-10)
     assert_allclose(at_keys, expected[1], rtol=1e-10)
-
-
-@pytest.mark.parametrize("degree", [0, 1])
-def test_without_residuals_intervals_have_no_width(degree, rng):
-    X, queries = rng.random((30, 1)), rng.random((10, 1))
-    model = NadarayaWatsonRegressor(0.2, degree=degree).fit(X, np.full(30, 4.0))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        for local in (False, True):
-            assert_array_equal(model.predict_interval(queries, local=local), 4.0)
 
 
 def test_where_residuals_vanish_local_intervals_do(rng):

@@ -15,6 +15,7 @@ from skattn.variants import Model, ParameterBlock, RowNumbers, Variant
 pytest.importorskip("torch")
 
 
+# [variant
 class Trust(Variant):
     """Weights of training rows that grow or shrink exponentially with the features."""
 
@@ -40,6 +41,9 @@ class TrustModel(Model):
         training_set = component.training_set
         log_factors = standard.coordinates(training_set.X[training_set.keys]) @ rates
         return replace(component, log_factors=log_factors - log_factors.max())
+
+
+# variant]
 
 
 def shaky(seed, n=200):
