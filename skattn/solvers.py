@@ -8,10 +8,12 @@ from __future__ import annotations
 from numbers import Integral, Real
 from typing import Any, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from skattn._optimize.first_order import adam, gradient_descent, lbfgs
-from skattn._optimize.gauss_newton import gauss_newton
+from skattn._optimize.levenberg_marquardt import LevenbergMarquardt
 from skattn._optimize.monitor import Task, Trained
 from skattn._sklearn import Interval
 
@@ -20,6 +22,10 @@ __all__ = ["LBFGS", "Adam", "GaussNewton", "GradientDescent", "Solver"]
 _POSITIVE = [Interval(Real, 0, None, closed="neither")]
 _NOT_NEGATIVE = [Interval(Real, 0, None, closed="left")]
 _COUNT = [Interval(Integral, 1, None, closed="left")]
+# Longest Gauss-Newton step in the logarithm of any factor.
+_LONGEST = 1.5
+
+Array = NDArray[np.float64]
 
 
 class Solver(BaseEstimator):
@@ -56,7 +62,14 @@ class GaussNewton(Solver):
 
     def minimize(self, task: Task) -> Trained:
         """Minimise a loss."""
-        return gauss_newton(task, self.tol, self.max_iter)
+
+        def linearize(points: Array) -> tuple[Array, Array, Array]:
+            values, gradients, matrices = zip(*map(task.loss, points), strict=True)
+            return np.array(values), np.stack(gradients), np.stack(matrices)
+
+        method = LevenbergMarquardt(self.tol, self.max_iter, longest=_LONGEST)
+        found = method.minimize(linearize, task.start[None], task.bounds, monitor=task.monitor)
+        return task.monitor.trained(found.best, found.history, converged=found.has_converged)
 
 
 class LBFGS(Solver):

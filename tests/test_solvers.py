@@ -9,8 +9,7 @@ from scipy.optimize import minimize
 from sklearn.base import clone
 
 from skattn._geometry.training_set import Exclusion
-from skattn._optimize import gauss_newton as module
-from skattn._optimize.gauss_newton import _learned_rest, _with_rest
+from skattn._optimize import LevenbergMarquardt
 from skattn._optimize.monitor import Bounds, Monitor, Task
 from skattn.kernels import KERNELS
 from skattn.solvers import LBFGS, Adam, GaussNewton, GradientDescent
@@ -269,90 +268,23 @@ def test_batches_of_adam_are_drawn_by_their_seed(rng):
     assert (trained(0) != trained(1)).any()
 
 
-# ---------------------------------------------------------------------------------------------
-# What a Gauss-Newton matrix leaves out
-
-
-@pytest.mark.parametrize("size", [0.0, 0.1, 3.0])
-def test_what_is_learned_explains_the_last_change_and_stays_symmetric(size, rng):
-    rest = rng.standard_normal((4, 4)) * size
-    rest = rest + rest.T
-    step, explained = rng.standard_normal(4), rng.standard_normal(4)
-    change = step + 0.3 * rng.standard_normal(4)  # along the step, as where losses are convex
-    found = _learned_rest(rest, change, explained, step)
-    assert_allclose(found @ step, change - explained, rtol=1e-10, atol=1e-12)
-    assert_allclose(found, found.T, rtol=1e-12, atol=1e-12)
-    # nothing is changed where it explains already, or the gradient says nothing
-    again = _learned_rest(found, change, explained, step)
-    assert_allclose(again, found, rtol=1e-8, atol=1e-10)
-    assert _learned_rest(rest, -change, explained, step) is rest
-
-
-def test_a_rest_that_is_too_large_is_sized_first():
-    step, change = np.array([1.0, 0.0]), np.array([2.0, 0.0])
-    rest = np.diag([10.0, 10.0])
-    found = _learned_rest(rest, change, np.array([1.0, 0.0]), step)  # 1 is unexplained, not 10
-    assert_allclose(found, np.diag([1.0, 1.0]))
-    found = _learned_rest(0.01 * rest, change, np.array([1.0, 0.0]), step)
-    assert_allclose(found, np.diag([1.0, 0.1]))  # and none is enlarged
-
-
-def test_the_rest_is_used_where_the_sum_is_positive_definite():
-    hessian = np.diag([2.0, 1.0])
-    assert_allclose(_with_rest(hessian, np.diag([-1.0, 3.0])), np.diag([1.0, 4.0]))
-    assert _with_rest(hessian, np.diag([-2.5, 3.0])) is hessian
-
-
-def large_residuals(parameters, curvature=-0.95):
-    """Half the squares of (t + 1, c t**2 + t - 1) for three combinations t: least at zero.
-
-    Near there, steps of Gauss and Newton take t to c t only, since residuals of one remain.
-    """
-    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
-    t = turn @ parameters
-    residuals = np.concatenate([t + 1.0, curvature * t**2 + t - 1.0])
-    jacobian = np.vstack([np.eye(3), np.diag(2.0 * curvature * t + 1.0)]) @ turn
-    return 0.5 * residuals @ residuals, jacobian.T @ residuals, jacobian.T @ jacobian
-
-
-def test_the_gradients_of_large_residuals_are_right():
-    at = np.array([0.2, -0.1, 0.05])
-    for j, step in enumerate(1e-6 * np.eye(3)):
-        expected = (large_residuals(at + step)[0] - large_residuals(at - step)[0]) / 2e-6
-        assert_allclose(large_residuals(at)[1][j], expected, rtol=1e-6)
-
-
-def test_large_residuals_take_fewer_steps_with_what_is_learned(monkeypatch):
-    start, prior = np.array([0.3, 0.2, -0.1]), prior_of(np.zeros(3), 0.0)
-
-    def trained():
-        found = solve(GaussNewton, Function(large_residuals), start, prior, 1e-13, 400)
-        assert (np.diff(found.losses) < 0.0).all()  # never a step up
-        assert found.has_converged
-        return found
-
-    learned = trained()
-    monkeypatch.setattr(module, "_learned_rest", lambda rest, *others: rest)
-    plain = trained()
-    assert_allclose(learned.parameters, 0.0, atol=1e-4)
-    assert_allclose(learned.losses[-1], 3.0, atol=1e-9)
-    assert len(learned.losses) < 0.5 * len(plain.losses)
-    assert learned.losses[-1] <= plain.losses[-1] + 1e-12
-
-
-def test_losses_of_attention_take_no_more_steps_with_what_is_learned(monkeypatch):
-    steps, learned_rest = [], module._learned_rest
+def test_losses_of_attention_take_no_more_steps_with_what_is_learned():
+    steps = []
     for seed in range(5):
         loss, prior = loss_of(np.random.default_rng(seed), 1)
-        reached = []
-        for rest in (learned_rest, lambda rest, *others: rest):
-            monkeypatch.setattr(module, "_learned_rest", rest)
-            found = solve(GaussNewton, loss, prior.center - 1.0, prior, 1e-9, 300)
-            assert (np.diff(found.losses) < 0.0).all()
-            reached.append(found)
+
+        def linearize(points, loss=loss):
+            return tuple(np.stack(part) for part in zip(*map(loss, points), strict=True))
+
+        found = [
+            LevenbergMarquardt(1e-9, 300, near=near).minimize(
+                linearize, prior.center[None] - 1.0, prior.bounds
+            )
+            for near in (0.05, 0.0)
+        ]
         # not always the same minimum, but as good a one
-        assert_allclose(reached[0].losses[-1], reached[1].losses[-1], atol=0.03)
-        steps.append([len(found.losses) for found in reached])
+        assert_allclose(found[0].values, found[1].values, atol=0.03)
+        steps.append([len(each.history) for each in found])
     assert np.sum(steps, axis=0)[0] < np.sum(steps, axis=0)[1]
 
 

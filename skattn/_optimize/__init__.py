@@ -4,7 +4,7 @@ from skattn._optimize.levenberg_marquardt import (
     EarlyAbandonment,
     LevenbergMarquardt,
     Minima,
-    Monitor,
 )
+from skattn._optimize.monitor import Monitor
 
 __all__ = ["EarlyAbandonment", "LevenbergMarquardt", "Minima", "Monitor"]

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from skattn._optimize.monitor import Monitor
 from skattn._optimize.newton_steps import (
     bounded_steps,
     corrected,
@@ -20,7 +20,7 @@ from skattn._optimize.newton_steps import (
     secant_update,
 )
 
-__all__ = ["EarlyAbandonment", "LevenbergMarquardt", "Minima", "Monitor"]
+__all__ = ["EarlyAbandonment", "LevenbergMarquardt", "Minima"]
 
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -35,14 +35,6 @@ _FIRST_DAMPING, _LEAST_DAMPING, _MOST_DAMPING = 1e-2, 1e-10, 1e8
 _LEAST_SHARE, _LEAST_SCALE = 1e-3, 1e-12
 # Shortest limit on the length of a step.
 _SHORTEST = 1e-3
-
-
-class Monitor(Protocol):
-    """Watches parameters after each step."""
-
-    def stops(self, parameters: Array) -> bool:
-        """Look at the best parameters so far; whether to stop."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -163,7 +155,8 @@ class LevenbergMarquardt:
                 break
             is_better = descents.step(abandonment, n_done)
             is_stopped = is_better and monitor is not None and monitor.stops(descents.best)
-        has_converged = is_stopped or not descents.active.size
+        is_over = is_stopped or not descents.active.size
+        has_converged = is_over and bool(np.isfinite(descents.history[0]))
         return Minima(
             descents.points,
             descents.values,

@@ -56,30 +56,44 @@ def test_minima_at_a_bound():
     assert_allclose(found.best, [0.5, 0.25], rtol=1e-6)
 
 
-def test_large_residuals_are_learned_from_gradients():
-    # the Gauss-Newton matrix is far off here: without the correction, steps are many
+def large_residuals(points, curvature=-0.95):
+    """Half the squares of (t + 1, c t**2 + t - 1) for three combinations t: least at zero.
+
+    Near there, steps of Gauss and Newton take t to c t only, since residuals of one remain.
+    """
+    turn = np.linalg.qr(np.random.default_rng(1).standard_normal((3, 3)))[0]
+
     def residuals(points):
-        x = points[:, 0]
-        return np.stack([x + 1.0, 0.4 * x**2 + x - 1.0], axis=1)
+        t = points @ turn.T
+        return np.hstack([t + 1.0, curvature * t**2 + t - 1.0])
 
     def jacobian(points):
-        x = points[:, 0]
-        return np.stack([np.ones_like(x), 0.8 * x + 1.0], axis=1)[:, :, None]
+        t = points @ turn.T
+        lower = (2.0 * curvature * t + 1.0)[:, :, None] * turn
+        return np.concatenate([np.broadcast_to(turn, lower.shape), lower], axis=1)
 
-    counts = {}
-    for near in (0.0, 1.0):
-        n_calls = 0
+    return least_squares(residuals, jacobian)(points)
 
-        def linearize(points):
-            nonlocal n_calls
-            n_calls += 1
-            return least_squares(residuals, jacobian)(points)
 
-        method = LevenbergMarquardt(1e-14, 200, near=near)
-        bounds = np.array([-10.0]), np.array([10.0])
-        method.minimize(linearize, np.array([[2.0]]), bounds)
-        counts[near] = n_calls
-    assert counts[1.0] < counts[0.0]
+def test_the_gradients_of_large_residuals_are_right():
+    at, steps = np.array([[0.2, -0.1, 0.05]]), 1e-6 * np.eye(3)
+    expected = (large_residuals(at + steps)[0] - large_residuals(at - steps)[0]) / 2e-6
+    assert_allclose(large_residuals(at)[1][0], expected, rtol=1e-6)
+
+
+def test_large_residuals_take_fewer_steps_with_what_is_learned():
+    start, bounds = np.array([[0.3, 0.2, -0.1]]), (np.full(3, -10.0), np.full(3, 10.0))
+    learned, plain = (
+        LevenbergMarquardt(1e-13, 400, near=near).minimize(large_residuals, start, bounds)
+        for near in (0.05, 0.0)
+    )
+    for found in (learned, plain):
+        assert (np.diff(found.history) < 0.0).all()  # never a step up
+        assert found.has_converged
+    assert_allclose(learned.best, 0.0, atol=1e-4)
+    assert_allclose(learned.history[-1], 3.0, atol=1e-9)
+    assert len(learned.history) < 0.5 * len(plain.history)
+    assert learned.history[-1] <= plain.history[-1] + 1e-12
 
 
 def test_a_start_that_meets_a_better_one_is_given_up():
