@@ -1,4 +1,4 @@
-"""What is summed under many bandwidths at once, and how means and lines are read off the sums.
+"""Sums of weights under many bandwidths at once, and means and lines read off them.
 
 Both are over the same queries: with D = k - q the differences of keys and queries, values v and
 attention weights w, a line is

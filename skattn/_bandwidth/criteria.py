@@ -63,7 +63,7 @@ class Criterion(ABC):
         """Derivatives in squares (..., n_outputs) and trace (...,); zero where values are inf."""
 
     def unit(self, value: float) -> float:
-        """What differences of values are measured by: the value, or one if it is a logarithm."""
+        """Size that differences are measured by: the value, or one if it is a logarithm."""
         return 1.0 if self.is_logarithm else min(abs(value), INFINITE)
 
     @property

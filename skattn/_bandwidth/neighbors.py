@@ -111,7 +111,7 @@ class _Curve:
         return max(int(self.problem.training_set.counts().sum() + 1e-9) - 1, 1)
 
     def thinned(self) -> _Curve:
-        """The same at a sample of the rows, where they are many."""
+        """Curve at a sample of the rows, where they are many."""
         fewer = max(_LEAST_QUERIES, _FIRST_PAIRS // len(self.problem.values))
         settings = self.problem.settings
         fewer = min(fewer, settings.max_queries)

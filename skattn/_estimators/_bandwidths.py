@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
 from skattn._bandwidth import CRITERIA
-from skattn._estimators._training import warn_of_copies
+from skattn._estimators._training import warn_of_copies, warn_user
 
 
 def check_applicable(adaptive, n_neighbors, anisotropic, bandwidth):
@@ -97,3 +98,13 @@ def given_numbers(numbers, adaptive):
             f"neighbors, with adaptive={adaptive!r}; got {numbers!r}."
         )
     return given
+
+
+def warn_of_unfinished_search(name):
+    """Say that bandwidths may not be those of least criterion."""
+    warn_user(
+        f"The search for the bandwidths of least {name!r} was stopped before it ended; the best "
+        "ones are kept. Give bandwidths, or select one multiple of the features' spreads with "
+        "anisotropic=False.",
+        ConvergenceWarning,
+    )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from numbers import Integral, Real
 
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.validation import check_is_fitted
 
 from skattn._bandwidth import (
@@ -24,9 +23,10 @@ from skattn._estimators._bandwidths import (
     given_bandwidth,
     given_bandwidths,
     given_numbers,
+    warn_of_unfinished_search,
 )
 from skattn._estimators._regressor import COMMON_CONSTRAINTS, AttentionRegressor
-from skattn._estimators._training import all_or_nothing, read_training_data, warn_user
+from skattn._estimators._training import all_or_nothing, read_training_data
 from skattn._geometry.scaling import key_spread
 from skattn._geometry.transforms import LocalBasis, Scaler
 from skattn._sklearn import Interval, Options, StrOptions, fit_context
@@ -48,10 +48,9 @@ class NadarayaWatsonRegressor(AttentionRegressor):
     or, with ``degree=1``, the value at :math:`q` of the line that fits the targets best under these
     weights. With the Gaussian kernel they are :math:`\mathrm{softmax}_i(-\|(q - k_i)/h\|^2 / 2)`.
     Fitting stores the training rows and chooses the bandwidth :math:`h`, by default one for each
-    feature that minimises the leave-one-out error: a global search over one bandwidth for all
-    features, in one pass over the distances, and Gauss-Newton steps from several starts.
-    Prediction works in cache-sized blocks; weights are computed in the log domain wherever they
-    underflow, so that predictions are finite however far a query is from the training rows.
+    feature that minimises the leave-one-out error, in Gauss-Newton steps from many starts. Weights
+    are computed in the log domain wherever they underflow, so that predictions are finite however
+    far a query is from the training rows.
 
     Parameters
     ----------
@@ -106,13 +105,11 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         every pair of query and training row, and what underflows again in the log domain. "exact"
         computes all of it there, some five times slower. "auto" chooses what is fastest.
     max_queries : int, default=4000
-        Number of training rows at most at which the selection criterion is evaluated, each
-        against all training rows. Where there are more, a systematic sample of the sorted rows is
-        taken: the same for any order of the rows.
+        Number of training rows at most at which the selection criterion is evaluated, against
+        all others. Where there are more, a sample is taken, the same for any order of the rows.
     n_jobs : int, default=None
-        Number of threads over blocks of queries. None means 1 unless in a
-        :obj:`joblib.parallel_config` context, -1 means all processors. Results do not depend on
-        it.
+        Number of threads over blocks of queries; results do not depend on it. None means 1 unless
+        in a :obj:`joblib.parallel_config` context, -1 means all processors.
 
     Attributes
     ----------
@@ -394,12 +391,7 @@ class NadarayaWatsonRegressor(AttentionRegressor):
         settings = self._settings(self.bandwidth, kernel)
         selected = select_bandwidth(training_set, settings, anisotropic=self.anisotropic)
         if not selected.has_converged:
-            warn_user(
-                f"The search for the bandwidths of least {self.bandwidth!r} was stopped before it "
-                "ended; the best ones are kept. Give bandwidths, or select one multiple of the "
-                "features' spreads with anisotropic=False.",
-                ConvergenceWarning,
-            )
+            warn_of_unfinished_search(self.bandwidth)
         self.criterion_ = selected.value
         return selected.bandwidth
 
