@@ -1,8 +1,9 @@
-"""Who attends to whom."""
+"""Display of attention weights: heat maps, and bars."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,20 @@ from numpy.typing import NDArray
 
 from skattn.inspection._drawing import rank_ticks, several_axes, styled, weight_colors
 from skattn.inspection._inputs import (
-    Inside,
+    Fitted,
     as_array,
+    as_column,
     chosen_feature,
-    evenly_spaced,
     positions,
     shown_of,
+    shown_rows,
     whole_number,
 )
 
 Array = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AttentionDisplay:
     """Attention weights of queries on training rows: a heat map, or bars for a few queries.
 
@@ -34,22 +37,20 @@ class AttentionDisplay:
     query_values : ndarray of shape (n_queries,), default=None
         Values of a feature, by which the queries are sorted. None leaves them in their order.
     key_values : ndarray of shape (n_keys,), default=None
-        The same for the training rows.
+        Values by which the training rows are sorted.
     feature_name : str, default=None
         Name of that feature, for labels.
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-        The figure drawn on.
-    ax_ : matplotlib Axes
-        The first of the axes drawn on.
+    figure_, ax_ : matplotlib Figure and matplotlib Axes
+        The figure and the first of the axes drawn on.
     axes_ : ndarray of matplotlib Axes
-        All of them: one for each head, or each query of bars.
+        All axes drawn on: one for each head, or each query of bars.
     image_ : matplotlib AxesImage
         The heat map of the first head; None for bars.
     images_ : list of matplotlib AxesImage
-        Those of all heads.
+        The heat maps of all heads.
     colorbar_ : matplotlib Colorbar
         The colour bar that all heads share; None for bars, or without one.
     bars_ : list of matplotlib BarContainer
@@ -81,18 +82,10 @@ class AttentionDisplay:
            [0.08, 0.35, 0.57]])
     """
 
-    def __init__(
-        self,
-        *,
-        weights: Any,
-        query_values: Any = None,
-        key_values: Any = None,
-        feature_name: str | None = None,
-    ) -> None:
-        self.weights = weights
-        self.query_values = query_values
-        self.key_values = key_values
-        self.feature_name = feature_name
+    weights: Any
+    query_values: Any = None
+    key_values: Any = None
+    feature_name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -133,20 +126,13 @@ class AttentionDisplay:
         ValueError
             If there is no such feature.
         """
-        inside = Inside(estimator, "attention_weights")
-        queries = inside.rows(X)
-        weights = inside.model.attention_weights(queries)
-        names = inside.names
-        j = chosen_feature(feature, names)
-        if j is None:
-            return cls(weights=weights).plot(ax, **plot_kwargs)
-        keys = inside.model._training_rows()[0]
-        display = cls(
-            weights=weights,
-            query_values=(keys if queries is None else as_array(queries))[:, j],
-            key_values=keys[:, j],
-            feature_name=names[j],
-        )
+        fitted = Fitted(estimator, "attention_weights")
+        queries, names = fitted.transform(X), fitted.names
+        display = cls(weights=fitted.model.attention_weights(queries))
+        if (j := chosen_feature(feature, names)) is not None:
+            keys = fitted.model._training_rows()[0]
+            display.query_values = (keys if queries is None else as_array(queries))[:, j]
+            display.key_values, display.feature_name = keys[:, j], names[j]
         return display.plot(ax, **plot_kwargs)
 
     @classmethod
@@ -167,7 +153,7 @@ class AttentionDisplay:
         weights : array-like or tensor of shape (n_queries, n_keys) or (n_heads, n_queries, n_keys)
             Arrays, sparse arrays and tensors, on any device and with or without gradients.
         query_values, key_values : array-like or tensor, default=None
-            What to sort queries and keys by, and to label the axes with.
+            Values to sort queries and keys by, and to label the axes with.
         feature_name : str, default=None
             Name of these values.
         ax : matplotlib Axes, or one for each head, default=None
@@ -191,13 +177,12 @@ class AttentionDisplay:
                 "weights must have shape (n_queries, n_keys) or (n_heads, n_queries, n_keys); got "
                 f"{array.shape}. Choose one of a batch, such as weights[0]."
             )
-        display = cls(
+        return cls(
             weights=array,
             query_values=_values(query_values, array.shape[-2], "query_values"),
             key_values=_values(key_values, array.shape[-1], "key_values"),
             feature_name=feature_name,
-        )
-        return display.plot(ax, **plot_kwargs)
+        ).plot(ax, **plot_kwargs)
 
     def plot(
         self,
@@ -250,10 +235,8 @@ class AttentionDisplay:
         n_queries = self.weights.shape[-2]
         chosen = range(n_queries) if queries is None else queries
         shown = positions("queries", chosen, n_queries, "queries")
-        self.image_: Any = None
-        self.colorbar_: Any = None
-        self.images_: list[Any] = []
-        self.bars_: list[Any] = []
+        self.image_ = self.colorbar_ = None
+        self.images_, self.bars_ = [], []
         if kind == "heatmap":
             self._draw_images(ax, shown, max_rows, image_kwargs)
             if colorbar:
@@ -266,12 +249,8 @@ class AttentionDisplay:
         heads = self.weights if self.weights.ndim == 3 else self.weights[None]
         axes = self._on(several_axes(ax, len(heads), "head", (4.6, 4.0)))
         values = None if self.query_values is None else self.query_values[shown]
-        order = np.arange(len(shown)) if values is None else np.argsort(values, kind="stable")
-        rows = shown[evenly_spaced(order, max_rows)]
-        columns = np.arange(heads.shape[-1])
-        if self.key_values is not None:
-            columns = np.argsort(self.key_values, kind="stable")
-        columns = evenly_spaced(columns, max_rows)
+        rows = shown[shown_rows(values, len(shown), max_rows)]
+        columns = shown_rows(self.key_values, heads.shape[-1], max_rows)
         origin = "upper" if values is None else "lower"
         defaults = {**weight_colors(heads), "aspect": "auto", "origin": origin}
         style = styled("AxesImage", defaults, given)
@@ -337,8 +316,7 @@ class AttentionDisplay:
 def _values(values: Any, number: int, name: str) -> Array | None:
     if values is None:
         return None
-    array = as_array(values)
-    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    array = as_column(values)
     if array.shape != (number,):
         raise ValueError(
             f"{name} must hold one value for each, shape ({number},); got {array.shape}. "

@@ -1,18 +1,27 @@
-"""Whether intervals hold what they promise."""
+"""Display of prediction intervals beside the targets that were observed."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skattn.inspection._drawing import one_axes, styled
-from skattn.inspection._inputs import Inside, as_array, chosen_target, evenly_spaced, shown_of
+from skattn.inspection._drawing import draw_line, one_axes, styled
+from skattn.inspection._inputs import (
+    Fitted,
+    as_array,
+    as_column,
+    chosen_target,
+    shown_of,
+    shown_rows,
+)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PredictionIntervalDisplay:
-    """Prediction intervals beside the targets that came out: how many are inside, and where.
+    """Prediction intervals beside the targets observed: how many are inside, and where.
 
     Use :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores what they
     compute.
@@ -20,7 +29,7 @@ class PredictionIntervalDisplay:
     Parameters
     ----------
     targets : ndarray of shape (n_queries,)
-        What came out.
+        Observed targets.
     lower, upper : ndarray of shape (n_queries,)
         Bounds of the intervals.
     coverage : float, default=None
@@ -28,10 +37,8 @@ class PredictionIntervalDisplay:
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-        The figure drawn on.
-    ax_ : matplotlib Axes
-        The axes drawn on.
+    figure_, ax_ : matplotlib Figure and matplotlib Axes
+        The figure and the axes drawn on.
     intervals_ : matplotlib LineCollection
         The intervals, a line each.
     hits_ : matplotlib Line2D
@@ -58,13 +65,10 @@ class PredictionIntervalDisplay:
     '1 of 3 missed (coverage 66.7 %)'
     """
 
-    def __init__(
-        self, *, targets: Any, lower: Any, upper: Any, coverage: float | None = None
-    ) -> None:
-        self.targets = targets
-        self.lower = lower
-        self.upper = upper
-        self.coverage = coverage
+    targets: Any
+    lower: Any
+    upper: Any
+    coverage: float | None = None
 
     @classmethod
     def from_estimator(
@@ -110,15 +114,9 @@ class PredictionIntervalDisplay:
         ValueError
             If a parameter is out of range, a target is NaN, or no query has an interval.
         """
-        inside = Inside(estimator, "predict_interval")
-        bounds = inside.model.predict_interval(inside.rows(X), coverage, local=local)
-        return cls.from_predictions(
-            chosen_target(as_array(y), target),
-            chosen_target(as_array(bounds), target, axis=2),
-            coverage=coverage,
-            ax=ax,
-            **plot_kwargs,
-        )
+        bounds = Fitted(estimator, "predict_interval").interval(X, coverage, local, target).T
+        targets = chosen_target(y, target)
+        return cls.from_predictions(targets, bounds, coverage=coverage, ax=ax, **plot_kwargs)
 
     @classmethod
     def from_predictions(
@@ -135,7 +133,7 @@ class PredictionIntervalDisplay:
         Parameters
         ----------
         y : array-like or tensor of shape (n_queries,)
-            What came out, nowhere NaN.
+            Observed targets, none of them NaN.
         intervals : array-like or tensor of shape (n_queries, 2)
             Lower and upper bounds; NaN for queries without an interval, which are left out.
         coverage : float, default=None
@@ -155,17 +153,15 @@ class PredictionIntervalDisplay:
         ValueError
             If the shapes do not fit, a target is NaN, or no query has an interval.
         """
-        targets, bounds = as_array(y), as_array(intervals)
-        targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+        targets, bounds = as_column(y), as_array(intervals)
         if targets.ndim != 1 or bounds.shape != (len(targets), 2):
             raise ValueError(
                 "intervals must have shape (n_queries, 2) and y shape (n_queries,); got "
                 f"{bounds.shape} and {targets.shape}. Choose one output of several."
             )
         lower, upper = bounds.T
-        return cls(targets=targets, lower=lower, upper=upper, coverage=coverage).plot(
-            ax, **plot_kwargs
-        )
+        display = cls(targets=targets, lower=lower, upper=upper, coverage=coverage)
+        return display.plot(ax, **plot_kwargs)
 
     def plot(
         self,
@@ -187,9 +183,9 @@ class PredictionIntervalDisplay:
             Whether intervals are sorted by their width, and drawn around zero, or by their middle,
             and drawn where they are.
         max_rows : int, default=300
-            Of more queries, so many are drawn, evenly spaced in that order; the label of the axis
-            says so. None draws all. The coverage in the legend is always that of all that have an
-            interval.
+            Number of queries drawn where there are more, evenly spaced in that order; the label of
+            the axis says so. None draws all. The coverage in the legend is always that of all
+            queries that have an interval.
         interval_kwargs, hit_kwargs, miss_kwargs : dict, default=None
             Passed on to :meth:`matplotlib.axes.Axes.vlines` for the intervals, and to
             :meth:`matplotlib.axes.Axes.plot` for targets inside and outside.
@@ -211,7 +207,7 @@ class PredictionIntervalDisplay:
         self.figure_ = ax.figure
         middle = 0.5 * (self.lower + self.upper)
         by = self.upper - self.lower if order == "width" else middle
-        rows = evenly_spaced(known[np.argsort(by[known], kind="stable")], max_rows)
+        rows = known[shown_rows(by[known], len(known), max_rows)]
         base = middle[rows] if order == "width" else np.zeros(len(rows))
         style = {"colors": "tab:blue", "alpha": 0.45, "linewidths": max(0.7, 180 / len(rows))}
         style = styled("LineCollection", {**style, "label": "interval"}, interval_kwargs)
@@ -245,13 +241,11 @@ class PredictionIntervalDisplay:
         inside = (self.lower <= self.targets) & (self.targets <= self.upper)
         places, heights, hit = np.arange(len(rows)), self.targets[rows] - base, inside[rows]
         style = {"color": "0.25", "marker": ".", "ls": "", "ms": 4, "label": "target inside"}
-        style = styled("Line2D", style, hit_kwargs)
-        (self.hits_,) = self.ax_.plot(places[hit], heights[hit], **style)
+        self.hits_ = draw_line(self.ax_, places[hit], heights[hit], hit_kwargs, **style)
         asked = "" if self.coverage is None else f", asked for {100 * self.coverage:g} %"
         missed = f"{(~inside[known]).sum():,} of {len(known):,} missed"
         label = f"{missed} (coverage {100 * inside[known].mean():.1f} %{asked})"
         if len(known) < len(inside):
             label += f",\n{len(inside) - len(known):,} without interval left out"
         style = {"color": "tab:red", "marker": "x", "ls": "", "ms": 6, "label": label}
-        style = styled("Line2D", style, miss_kwargs)
-        (self.misses_,) = self.ax_.plot(places[~hit], heights[~hit], **style)
+        self.misses_ = draw_line(self.ax_, places[~hit], heights[~hit], miss_kwargs, **style)

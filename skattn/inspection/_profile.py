@@ -1,33 +1,33 @@
-"""One prediction, explained."""
+"""Display of one prediction, explained by its weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skattn.inspection._drawing import one_axes, styled
+from skattn.inspection._drawing import draw_line, one_axes, styled, twin_axes
 from skattn.inspection._inputs import (
-    Inside,
+    Fitted,
     as_array,
     chosen_feature,
     chosen_target,
-    evenly_spaced,
+    listed,
     position,
     rows_like,
     shown_of,
+    shown_rows,
     whole_number,
 )
 
-Array = NDArray[np.float64]
-
 # The weights take the lower part of the picture: their axis is so many times their range, that of
 # the data is extended downwards by this share of theirs.
-_ROOM_ABOVE, _ROOM_BELOW = 3.4, 0.45
+_WEIGHT_RANGES, _DATA_SHARE = 3.4, 0.45
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AttentionProfileDisplay:
     """The attention weights of one query over a feature, with the data and the fit.
 
@@ -50,16 +50,14 @@ class AttentionProfileDisplay:
     fit : ndarray of shape (n_points,), default=None
         Predictions there, all other features as in the query.
     truth : ndarray of shape (n_points,), default=None
-        What was to be found there, where it is known.
+        True values there, where they are known.
     feature_name : str, default="x0"
         Name of the feature.
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-        The figure drawn on.
-    ax_ : matplotlib Axes
-        The axes of data and fit.
+    figure_, ax_ : matplotlib Figure and matplotlib Axes
+        The figure drawn on, and the axes of data and fit.
     weight_ax_ : matplotlib Axes
         The axes of the weights, on the same feature.
     points_ : matplotlib PathCollection
@@ -91,28 +89,15 @@ class AttentionProfileDisplay:
     True
     """
 
-    def __init__(
-        self,
-        *,
-        weights: Any,
-        key_values: Any,
-        targets: Any,
-        query_value: float,
-        prediction: float,
-        grid: Any = None,
-        fit: Any = None,
-        truth: Any = None,
-        feature_name: str = "x0",
-    ) -> None:
-        self.weights = weights
-        self.key_values = key_values
-        self.targets = targets
-        self.query_value = query_value
-        self.prediction = prediction
-        self.grid = grid
-        self.fit = fit
-        self.truth = truth
-        self.feature_name = feature_name
+    weights: Any
+    key_values: Any
+    targets: Any
+    query_value: float
+    prediction: float
+    grid: Any = None
+    fit: Any = None
+    truth: Any = None
+    feature_name: str = "x0"
 
     @classmethod
     def from_estimator(
@@ -129,7 +114,7 @@ class AttentionProfileDisplay:
         ax: Any = None,
         **plot_kwargs: Any,
     ) -> AttentionProfileDisplay:
-        """Draw what one prediction of a fitted regressor is made of.
+        """Draw the weights, data and fit behind one prediction of a fitted regressor.
 
         Parameters
         ----------
@@ -148,9 +133,9 @@ class AttentionProfileDisplay:
             Which output, where there are several.
         truth : callable, default=None
             Takes rows of shape (n_points, n_features), as the regressor sees them, and returns
-            what was to be found there.
+            the true values there.
         n_points : int, default=200
-            At how many values of the feature the fit is drawn.
+            Number of values of the feature at which the fit is drawn.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **plot_kwargs : dict
@@ -166,24 +151,24 @@ class AttentionProfileDisplay:
         ValueError
             If `feature` or `target` are needed and not given, or a parameter is out of range.
         """
-        inside = Inside(estimator, "attention_weights")
-        names = inside.names
+        fitted = Fitted(estimator, "attention_weights")
+        model, names = fitted.model, fitted.names
         if (j := chosen_feature(feature, names)) is None:
             raise ValueError(
-                f"feature must be given, since there are {len(names)}: {', '.join(names[:20])}."
+                f"feature must be given, since there are {len(names)}: {listed(names)}."
             )
-        queries = inside.rows(X)
+        queries = fitted.transform(X)
         row = as_array(queries)
         row = row[[position("query", query, len(row), "queries", first=-len(row))]]
-        keys, values = inside.model._training_rows()
-        low, high = (edge(np.append(keys[:, j], row[0, j])) for edge in (np.min, np.max))
-        grid = np.linspace(low, high, whole_number("n_points", n_points, 2))
+        keys, values = model._training_rows()
+        reach = np.append(keys[:, j], row[0, j])
+        grid = np.linspace(reach.min(), reach.max(), whole_number("n_points", n_points, 2))
         rows = np.repeat(row, n_points + 1, axis=0)
         rows[:-1, j] = grid
         rows = rows_like(queries, rows)
-        fit = chosen_target(as_array(inside.model.predict(rows)), target)
-        display = cls(
-            weights=inside.model.attention_weights(rows_like(queries, row))[0],
+        fit = chosen_target(model.predict(rows), target)
+        return cls(
+            weights=model.attention_weights(rows_like(queries, row))[0],
             key_values=keys[:, j],
             targets=chosen_target(values, target),
             query_value=float(row[0, j]),
@@ -192,8 +177,7 @@ class AttentionProfileDisplay:
             fit=fit[:-1],
             truth=None if truth is None else chosen_target(as_array(truth(rows))[:-1], target),
             feature_name=names[j],
-        )
-        return display.plot(ax, **plot_kwargs)
+        ).plot(ax, **plot_kwargs)
 
     def plot(
         self,
@@ -212,8 +196,8 @@ class AttentionProfileDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure. The weights get a twin of it.
         max_rows : int, default=2000
-            Of more training rows, so many are drawn, evenly spaced in their sorted order; the label
-            of the axis says so. None draws all.
+            Number of training rows drawn where there are more, evenly spaced in their sorted order;
+            the label of the axis says so. None draws all.
         point_kwargs, weight_kwargs, line_kwargs, truth_kwargs : dict, default=None
             Passed on to :meth:`matplotlib.axes.Axes.scatter` for the training rows, to
             :meth:`matplotlib.axes.Axes.vlines` for the weights, and to
@@ -225,25 +209,24 @@ class AttentionProfileDisplay:
             With what was drawn.
         """
         ax = self.ax_ = one_axes(ax)
-        self.figure_, self.weight_ax_ = ax.figure, ax.twinx()
-        rows = evenly_spaced(np.argsort(self.key_values, kind="stable"), max_rows)
+        self.figure_, self.truth_line_, self.line_ = ax.figure, None, None
+        rows = shown_rows(self.key_values, len(self.key_values), max_rows)
         self._draw_weights(rows, weight_kwargs)
         self._draw_points(rows, point_kwargs)
-        self.truth_line_, self.line_ = None, None
         if self.truth is not None:
             style = {"color": "0.6", "lw": 4, "alpha": 0.7, "label": "truth"}
-            style = styled("Line2D", style, truth_kwargs)
-            (self.truth_line_,) = ax.plot(self.grid, self.truth, **style)
+            self.truth_line_ = draw_line(ax, self.grid, self.truth, truth_kwargs, **style)
         if self.fit is not None:
-            style = styled("Line2D", {"color": "black", "label": "prediction"}, line_kwargs)
-            (self.line_,) = ax.plot(self.grid, self.fit, **style)
-        at = {"color": "tab:red", "label": f"query, predicted {self.prediction:.3g}"}
+            style = {"color": "black", "label": "prediction"}
+            self.line_ = draw_line(ax, self.grid, self.fit, line_kwargs, **style)
         self.query_line_ = ax.axvline(self.query_value, color="tab:red", ls=":")
-        (self.prediction_,) = ax.plot(self.query_value, self.prediction, "D", ls="", **at)
+        at = f"query, predicted {self.prediction:.3g}"
+        style = {"color": "tab:red", "marker": "D", "ls": "", "label": at}
+        self.prediction_ = draw_line(ax, self.query_value, self.prediction, **style)
         label = self.feature_name + shown_of(len(rows), len(self.weights))
         ax.set(xlabel=label, ylabel="target")
         low, high = ax.get_ylim()
-        ax.set_ylim(low - _ROOM_BELOW * (high - low), high)
+        ax.set_ylim(low - _DATA_SHARE * (high - low), high)
         ax.legend(fontsize="small", loc="upper right")
         return self
 
@@ -262,15 +245,12 @@ class AttentionProfileDisplay:
         self.points_ = self.ax_.scatter(self.key_values[rows], self.targets[rows], **style)
 
     def _draw_weights(self, rows: Any, given: Any) -> None:
-        weights, below = self.weights[rows], self.weight_ax_
+        weights = self.weights[rows]
+        below = self.weight_ax_ = twin_axes(self.ax_, "attention weight", "tab:blue", "bottom")
         style = styled("LineCollection", {"colors": "tab:blue", "linewidths": 1.2}, given)
         self.weight_lines_ = below.vlines(self.key_values[rows], 0.0, weights, **style)
         low, high = min(0.0, float(weights.min())), max(0.0, float(weights.max()))
         reach = max(high - low, np.finfo(float).tiny)
-        below.set_ylim(low - 0.05 * reach, low + _ROOM_ABOVE * reach)
+        below.set_ylim(low - 0.05 * reach, low + _WEIGHT_RANGES * reach)
         below.set_yticks([tick for tick in below.get_yticks() if low <= tick <= high])
         below.axhline(0.0, color="tab:blue", lw=0.6)
-        below.set_ylabel("attention weight", color="tab:blue", loc="bottom")
-        below.tick_params(axis="y", labelcolor="tab:blue")
-        self.ax_.set_zorder(below.get_zorder() + 1)  # data over weights
-        self.ax_.patch.set_visible(False)

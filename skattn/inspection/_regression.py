@@ -4,26 +4,30 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.inspection._drawing import one_axes, styled
+from skattn.inspection._drawing import draw_line, one_axes, styled
 from skattn.inspection._inputs import (
-    Inside,
+    Fitted,
     as_array,
     chosen_target,
-    evenly_spaced,
+    feature_names,
     feature_position,
+    listed,
     rows_like,
     shown_of,
+    shown_rows,
     whole_number,
 )
 
 Array = NDArray[np.float64]
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RegressionDisplay:
     """Predictions over one feature with their band, or over two as a surface, with the data.
 
@@ -39,20 +43,18 @@ class RegressionDisplay:
     lower, upper : ndarray of shape (n_points,), default=None
         The band.
     band_name : str, default=None
-        What it is.
+        Name of the band, for the legend.
     data_values : ndarray of shape (n_rows,) or (n_rows, 2), default=None
         The features of the data.
     targets : ndarray of shape (n_rows,), default=None
-        Their targets.
+        Targets of the data.
     feature_names : tuple of str, default=("x0",)
         Names of the one or two features.
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-        The figure drawn on.
-    ax_ : matplotlib Axes
-        The axes drawn on.
+    figure_, ax_ : matplotlib Figure and matplotlib Axes
+        The figure and the axes drawn on.
     line_ : matplotlib Line2D
         The curve; None for a surface.
     band_ : matplotlib PolyCollection
@@ -60,7 +62,7 @@ class RegressionDisplay:
     surface_ : matplotlib QuadMesh
         The surface; None for a curve.
     colorbar_ : matplotlib Colorbar
-        Its colour bar; None for a curve.
+        The colour bar of the surface; None for a curve.
     points_ : matplotlib PathCollection
         The data; None without.
 
@@ -80,26 +82,14 @@ class RegressionDisplay:
     '90 % prediction interval'
     """
 
-    def __init__(
-        self,
-        *,
-        grid: Any,
-        prediction: Any,
-        lower: Any = None,
-        upper: Any = None,
-        band_name: str | None = None,
-        data_values: Any = None,
-        targets: Any = None,
-        feature_names: tuple[str, ...] = ("x0",),
-    ) -> None:
-        self.grid = grid
-        self.prediction = prediction
-        self.lower = lower
-        self.upper = upper
-        self.band_name = band_name
-        self.data_values = data_values
-        self.targets = targets
-        self.feature_names = feature_names
+    grid: Any
+    prediction: Any
+    lower: Any = None
+    upper: Any = None
+    band_name: str | None = None
+    data_values: Any = None
+    targets: Any = None
+    feature_names: tuple[str, ...] = ("x0",)
 
     @classmethod
     def from_estimator(
@@ -135,13 +125,13 @@ class RegressionDisplay:
             The band around a curve: the prediction interval; two standard errors to either side; or
             none. A surface has none.
         coverage : float, default=0.9
-            That of the interval.
+            Coverage of the interval.
         local : bool, default=False
             Whether the width of the interval or the standard error varies with the noise.
         target : int, default=None
             Which output, where there are several.
         n_points : int, default=200
-            At how many values of a feature to predict; a surface has a quarter as many of each.
+            Number of values of a feature to predict at; a surface has a quarter of it for each.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **plot_kwargs : dict
@@ -161,31 +151,33 @@ class RegressionDisplay:
         """
         if band not in ("interval", "std", None):
             raise ValueError(f"band must be 'interval', 'std' or None; got {band!r}.")
-        data, names = as_array(X), _names(X)
+        data = as_array(X)
+        names = feature_names(getattr(X, "columns", None), data.shape[1])
         chosen = _chosen(features, names)
         axes, rows = _mesh(data, chosen, n_points)
-        rows = rows_like(X, rows)
-        prediction = chosen_target(as_array(estimator.predict(rows)), target)
+        rows, is_curve = rows_like(X, rows), len(chosen) == 1
+        prediction = chosen_target(estimator.predict(rows), target)
         lower, upper, name = None, None, None
-        if len(chosen) == 1 and band == "interval":
-            lower, upper = _interval(estimator, rows, coverage, local, target)
+        if is_curve and band == "interval":
+            lower, upper = Fitted(estimator, "predict_interval").interval(
+                rows, coverage, local, target
+            )
             name = f"{100 * coverage:g} % prediction interval"
-        elif len(chosen) == 1 and band == "std":
-            reach = 2.0 * chosen_target(_standard_errors(estimator, rows, local), target)
+        elif is_curve and band == "std":
+            reach = 2.0 * _standard_errors(estimator, rows, local, target)
             lower, upper, name = prediction - reach, prediction + reach, "± 2 standard errors"
         held = " (other features at their medians)" if len(chosen) < len(names) else ""
         labels = [names[j] for j in chosen]
-        display = cls(
-            grid=axes[0] if len(chosen) == 1 else tuple(axes),
+        return cls(
+            grid=axes[0] if is_curve else tuple(axes),
             prediction=prediction.reshape([len(values) for values in axes[::-1]]),
             lower=lower,
             upper=upper,
             band_name=name,
-            data_values=data[:, chosen[0]] if len(chosen) == 1 else data[:, chosen],
-            targets=None if y is None else chosen_target(as_array(y), target),
+            data_values=data[:, chosen[0] if is_curve else chosen],
+            targets=None if y is None else chosen_target(y, target),
             feature_names=(labels[0] + held, *labels[1:]),
-        )
-        return display.plot(ax, **plot_kwargs)
+        ).plot(ax, **plot_kwargs)
 
     @classmethod
     def from_predictions(
@@ -213,7 +205,7 @@ class RegressionDisplay:
         lower, upper : array-like or tensor of shape (n_points,), default=None
             The band; both or neither.
         band_name : str, default="band"
-            What it is, for the legend.
+            Name of the band, for the legend.
         data_values, targets : array-like or tensor of shape (n_rows,), default=None
             The data; both or neither.
         feature_name : str, default="x0"
@@ -257,8 +249,8 @@ class RegressionDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         max_rows : int, default=2000
-            Of more data, so many rows are drawn, evenly spaced in the order of the first feature;
-            the label of the axis says so. None draws all.
+            Number of rows of data drawn where there are more, evenly spaced in the order of the
+            first feature; the label of the axis says so. None draws all.
         line_kwargs, band_kwargs, surface_kwargs, point_kwargs : dict, default=None
             Passed on to :meth:`matplotlib.axes.Axes.plot` for the curve,
             :meth:`matplotlib.axes.Axes.fill_between` for the band,
@@ -281,27 +273,23 @@ class RegressionDisplay:
             style = {"color": "tab:blue", "alpha": 0.25, "linewidth": 0, "label": self.band_name}
             style = styled("PolyCollection", style, band_kwargs)
             self.band_ = ax.fill_between(self.grid, self.lower, self.upper, **style)
-        style = styled("Line2D", {"color": "black", "label": "prediction"}, line_kwargs)
-        (self.line_,) = ax.plot(self.grid, self.prediction, **style)
+        style = {"color": "black", "label": "prediction"}
+        self.line_ = draw_line(ax, self.grid, self.prediction, line_kwargs, **style)
         ax.set(xlabel=label, ylabel="target")
         ax.legend(fontsize="small")
         return self
 
-    def _draw_points(self, max_rows: int | None, defaults: Any, given: Any) -> str:
-        """Draw the data; what to add to the label of the first feature."""
+    def _draw_points(self, max_rows: int | None, look: Any, given: Any) -> str:
+        """Draw the data; return the addition to the label of the first feature."""
         if self.targets is None:
             return ""
         features = self.data_values.reshape(len(self.targets), -1)
-        rows = evenly_spaced(np.argsort(features[:, 0], kind="stable"), max_rows)
-        places = features[rows].T if features.shape[1] == 2 else (features[rows, 0], None)
-        first, second = places
-        defaults = {"s": 10.0, "linewidths": 0.5, "label": "data", **defaults}
-        targets = self.targets[rows]
-        if second is None:
-            second = targets
-        else:
-            defaults["c"] = targets
-        self.points_ = self.ax_.scatter(first, second, **{**defaults, **(given or {})})
+        rows = shown_rows(features[:, 0], len(features), max_rows)
+        x, second, targets = features[rows, 0], features[rows, -1], self.targets[rows]
+        is_curve = features.shape[1] == 1
+        style = {"s": 10.0, "linewidths": 0.5, "label": "data", "c": targets, **look}
+        style = styled("PathCollection", style, given)
+        self.points_ = self.ax_.scatter(x, targets if is_curve else second, **style)
         return shown_of(len(rows), len(self.targets))
 
     def _draw_surface(self, max_rows: int | None, surface_kwargs: Any, point_kwargs: Any) -> None:
@@ -314,9 +302,8 @@ class RegressionDisplay:
         style = styled("QuadMesh", {"shading": "nearest", **limits}, surface_kwargs)
         self.surface_ = self.ax_.pcolormesh(*self.grid, self.prediction, **style)
         self.colorbar_ = self.figure_.colorbar(self.surface_, ax=self.ax_, label="target")
-        more = self._draw_points(
-            max_rows, {**limits, "s": 24.0, "edgecolors": "white"}, point_kwargs
-        )
+        look = {**limits, "s": 24.0, "edgecolors": "white"}
+        more = self._draw_points(max_rows, look, point_kwargs)
         self.ax_.set(xlabel=self.feature_names[0] + more, ylabel=self.feature_names[1])
 
 
@@ -331,36 +318,24 @@ def _mesh(data: Array, chosen: list[int], n_points: int) -> tuple[list[Array], A
     return axes, rows
 
 
-def _interval(estimator: Any, rows: Any, coverage: float, local: bool, target: Any) -> Array:
-    """Lower and upper bounds."""
-    inside = Inside(estimator, "predict_interval")
-    bounds = inside.model.predict_interval(inside.rows(rows), coverage, local=local)
-    return chosen_target(as_array(bounds), target, axis=2).T
-
-
-def _standard_errors(estimator: Any, rows: Any, local: bool) -> Array:
-    inside = Inside(estimator)
-    if "return_std" not in inspect.signature(inside.model.predict).parameters:
+def _standard_errors(estimator: Any, rows: Any, local: bool, target: int | None) -> Array:
+    fitted = Fitted(estimator)
+    if "return_std" not in inspect.signature(fitted.model.predict).parameters:
         raise TypeError(
             "band='std' needs a regressor whose predict takes return_std; got "
-            f"{type(inside.model).__name__}. Pass one of skattn's, or band=None."
+            f"{type(fitted.model).__name__}. Pass one of skattn's, or band=None."
         )
-    std = inside.model.predict(inside.rows(rows), return_std="local" if local else True)[1]
-    return as_array(std)
-
-
-def _names(X: Any) -> list[str]:
-    columns = getattr(X, "columns", None)
-    if columns is not None:
-        return [str(name) for name in columns]
-    return [f"x{j}" for j in range(as_array(X).shape[1])]
+    rows = fitted.transform(rows)
+    return chosen_target(
+        fitted.model.predict(rows, return_std="local" if local else True)[1], target
+    )
 
 
 def _chosen(features: Any, names: list[str]) -> list[int]:
     if features is None and len(names) > 2:
         raise ValueError(
             f"features must name one or two of the {len(names)} features; got None. The names are "
-            f"{', '.join(names[:20])}."
+            f"{listed(names)}."
         )
     given = range(len(names)) if features is None else np.atleast_1d(np.asarray(features, object))
     chosen = [feature_position(feature, names, "features") for feature in given]
