@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.inspection._drawing import rank_ticks, several_axes, styled, weight_colors
+from skattn.inspection._drawing import Style, rank_ticks, several_axes, styled, weight_colors
 from skattn.inspection._inputs import (
     Fitted,
     as_array,
@@ -34,10 +34,9 @@ class AttentionDisplay:
     ----------
     weights : ndarray of shape (n_queries, n_keys) or (n_heads, n_queries, n_keys)
         The weights, in the order of queries and keys as they were given.
-    query_values : ndarray of shape (n_queries,), default=None
-        Values of a feature, by which the queries are sorted. None leaves them in their order.
-    key_values : ndarray of shape (n_keys,), default=None
-        Values by which the training rows are sorted.
+    query_values, key_values : ndarray of shape (n_queries,) and of shape (n_keys,), default=None
+        Values of a feature, by which queries and training rows are sorted. None leaves them in
+        their order.
     feature_name : str, default=None
         Name of that feature, for labels.
 
@@ -47,10 +46,8 @@ class AttentionDisplay:
         The figure and the first of the axes drawn on.
     axes_ : ndarray of matplotlib Axes
         All axes drawn on: one for each head, or each query of bars.
-    image_ : matplotlib AxesImage
-        The heat map of the first head; None for bars.
-    images_ : list of matplotlib AxesImage
-        The heat maps of all heads.
+    image_, images_ : matplotlib AxesImage and list of matplotlib AxesImage
+        The heat map of the first head, None for bars; and those of all heads.
     colorbar_ : matplotlib Colorbar
         The colour bar that all heads share; None for bars, or without one.
     bars_ : list of matplotlib BarContainer
@@ -193,8 +190,8 @@ class AttentionDisplay:
         top_k: int = 10,
         max_rows: int | None = 500,
         colorbar: bool = True,
-        image_kwargs: Mapping[str, Any] | None = None,
-        bar_kwargs: Mapping[str, Any] | None = None,
+        image_kwargs: Style = None,
+        bar_kwargs: Style = None,
     ) -> AttentionDisplay:
         """Draw the weights.
 
@@ -207,18 +204,16 @@ class AttentionDisplay:
             size; values on the axes are those of the rows there. Bars show the training rows of
             largest absolute weight of a few queries.
         queries : sequence of int, default=None
-            Which queries to show, by position. None is all for a heat map, the first for bars.
+            Positions of the queries to show. None is all for a heat map, the first for bars.
         top_k : int, default=10
-            How many training rows the bars show.
+            Number of training rows that the bars show.
         max_rows : int, default=500
             A heat map of more queries or training rows shows so many of each, evenly spaced in
             their sorted order; the label of the axis says so. None shows all.
         colorbar : bool, default=True
             Whether to add a colour bar.
-        image_kwargs : dict, default=None
-            Passed on to :meth:`matplotlib.axes.Axes.imshow`.
-        bar_kwargs : dict, default=None
-            Passed on to :meth:`matplotlib.axes.Axes.barh`.
+        image_kwargs, bar_kwargs : dict, default=None
+            Passed on to :meth:`matplotlib.axes.Axes.imshow` and :meth:`matplotlib.axes.Axes.barh`.
 
         Returns
         -------
@@ -233,16 +228,19 @@ class AttentionDisplay:
         if kind not in ("heatmap", "bars"):
             raise ValueError(f"kind must be 'heatmap' or 'bars'; got {kind!r}.")
         n_queries = self.weights.shape[-2]
-        chosen = range(n_queries) if queries is None else queries
-        shown = positions("queries", chosen, n_queries, "queries")
-        self.image_ = self.colorbar_ = None
-        self.images_, self.bars_ = [], []
-        if kind == "heatmap":
-            self._draw_images(ax, shown, max_rows, image_kwargs)
-            if colorbar:
-                self._add_colorbar()
-        else:
-            self._draw_bars(ax, shown[:1] if queries is None else shown, top_k, bar_kwargs)
+        if queries is None:
+            queries = range(n_queries if kind == "heatmap" else 1)
+        shown = positions("queries", queries, n_queries, "queries")
+        self.image_: Any = None
+        self.colorbar_: Any = None
+        self.images_: list[Any] = []
+        self.bars_: list[Any] = []
+        if kind == "bars":
+            self._draw_bars(ax, shown, top_k, bar_kwargs)
+            return self
+        self._draw_images(ax, shown, max_rows, image_kwargs)
+        if colorbar:
+            self._add_colorbar()
         return self
 
     def _draw_images(self, ax: Any, shown: Any, max_rows: int | None, given: Any) -> None:
@@ -287,16 +285,15 @@ class AttentionDisplay:
         for panel, query in zip(axes, shown, strict=True):
             weights = self.weights[query]
             rows = np.argsort(-np.abs(weights), kind="stable")[:top_k][::-1]
-            hatches = ["" if weight >= 0.0 else "///" for weight in weights[rows]]
-            defaults = {"color": "tab:blue", "edgecolor": "black", "hatch": hatches}
-            style = styled("Rectangle", defaults, given)
-            self.bars_.append(panel.barh(np.arange(len(rows)), weights[rows], **style))
-            panel.set_yticks(np.arange(len(rows)), [self._named(row) for row in rows])
-            whole = f"{len(rows)} of {len(weights):,} rows, sum {weights[rows].sum():.2f}"
+            places, largest = np.arange(len(rows)), weights[rows]
+            hatches = ["" if weight >= 0.0 else "///" for weight in largest]
+            style = {"color": "tab:blue", "edgecolor": "black", "hatch": hatches}
+            self.bars_.append(panel.barh(places, largest, **styled("Rectangle", style, given)))
+            panel.set_yticks(places, [self._named(row) for row in rows])
+            whole = f"{len(rows)} of {len(weights):,} rows, sum {largest.sum():.2f}"
             at = "" if self.query_values is None else f" at {self.query_values[query]:.3g}"
-            panel.set(
-                xlabel=f"attention weight ({whole})", ylabel=f"training row, query {query}{at}"
-            )
+            panel.set_xlabel(f"attention weight ({whole})")
+            panel.set_ylabel(f"training row, query {query}{at}")
             panel.axvline(0.0, color="black", lw=0.8)
 
     def _on(self, axes: NDArray[Any]) -> NDArray[Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from skattn.inspection._drawing import draw_line, log_ticks, one_axes, twin_axes
+from skattn.inspection._drawing import Style, draw_line, log_ticks, one_axes, twin_axes
 from skattn.inspection._inputs import as_array, unwrapped
 
 Array = NDArray[np.float64]
@@ -33,18 +32,15 @@ class BandwidthDisplay:
 
     Parameters
     ----------
-    bandwidths : ndarray of shape (n_bandwidths,)
-        Ascending: bandwidths of the only feature, or multiples of the fitted ones.
-    values : ndarray of shape (n_bandwidths,)
-        The criterion there.
+    bandwidths, values : ndarray of shape (n_bandwidths,)
+        Bandwidths of the only feature, or multiples of the fitted ones, ascending; and the
+        criterion there.
     effective_dof : ndarray of shape (n_bandwidths,), default=None
         Effective degrees of freedom there.
     fitted : float, default=None
         The fitted bandwidth, in the same unit.
-    criterion : {"loo", "gcv", "aicc"}, default="loo"
-        Name of the criterion.
-    bandwidth_name : str, default="bandwidth"
-        Name of the bandwidths, for the axis.
+    criterion, bandwidth_name : str, default="loo" and "bandwidth"
+        Names of the criterion ("loo", "gcv" or "aicc") and of the bandwidths, for the axes.
 
     Attributes
     ----------
@@ -52,14 +48,10 @@ class BandwidthDisplay:
         The figure drawn on, and the axes of the criterion.
     dof_ax_ : matplotlib Axes
         The axes of the degrees of freedom; None without them.
-    line_ : matplotlib Line2D
-        The criterion.
-    minimum_ : matplotlib Line2D
-        The least value of the criterion.
-    fitted_line_ : matplotlib Line2D
-        The fitted bandwidth; None without.
-    dof_line_ : matplotlib Line2D
-        The degrees of freedom; None without them.
+    line_, minimum_ : matplotlib Line2D
+        The criterion, and the least value of it.
+    fitted_line_, dof_line_ : matplotlib Line2D
+        The fitted bandwidth and the degrees of freedom; None without them.
 
     See Also
     --------
@@ -145,23 +137,19 @@ class BandwidthDisplay:
         if before is not None:
             X = clone(before).fit_transform(X, y)
         model = _fitted(model, X, y, sample_weight=sample_weight, groups=groups)
-        rows = factors[:, None] * model.bandwidth_
-        unit = float(model.bandwidth_[0]) if len(model.bandwidth_) == 1 else 1.0
+        rows, is_one = factors[:, None] * model.bandwidth_, len(model.bandwidth_) == 1
+        fitted = float(model.bandwidth_[0]) if is_one else 1.0
         return cls(
-            bandwidths=factors * unit,
+            bandwidths=factors * fitted,
             values=model.criterion_curve(rows, criterion=name),
             effective_dof=_dof(model, rows, X, y, sample_weight) if effective_dof else None,
-            fitted=unit,
+            fitted=fitted,
             criterion=name,
-            bandwidth_name="bandwidth" if rows.shape[1] == 1 else "multiple of the bandwidths",
+            bandwidth_name="bandwidth" if is_one else "multiple of the bandwidths",
         ).plot(ax, **plot_kwargs)
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        line_kwargs: Mapping[str, Any] | None = None,
-        dof_kwargs: Mapping[str, Any] | None = None,
+        self, ax: Any = None, *, line_kwargs: Style = None, dof_kwargs: Style = None
     ) -> BandwidthDisplay:
         """Draw the criterion, and the degrees of freedom on an axis to the right.
 

@@ -8,18 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "draw_line",
-    "log_ticks",
-    "one_axes",
-    "rank_ticks",
-    "several_axes",
-    "styled",
-    "twin_axes",
-    "weight_colors",
-]
-
 Array = NDArray[np.float64]
+Style = Mapping[str, Any] | None  # keyword arguments of an artist
 
 # Weights below this share of the largest one are rounding where they are negative.
 _ROUNDING = 1e-12
@@ -38,8 +28,8 @@ def several_axes(ax: Any, number: int, what: str, size: tuple[float, float]) -> 
             'Displays need Matplotlib, which is not installed: pip install "skattn[plot]".'
         ) from error
     if ax is None:
-        shape = {"figsize": (number * size[0], size[1]), "squeeze": False}
-        return plt.subplots(1, number, layout="constrained", **shape)[1][0]
+        figsize = number * size[0], size[1]
+        return plt.subplots(1, number, squeeze=False, figsize=figsize, layout="constrained")[1][0]
     axes = np.array(ax, dtype=object).ravel()
     if len(axes) != number:
         raise ValueError(
@@ -66,17 +56,19 @@ def twin_axes(ax: Any, label: str, color: str | None = None, loc: str | None = N
     return twin
 
 
-def styled(artist: str, defaults: Mapping[str, Any], given: Mapping[str, Any] | None) -> Any:
+def styled(artist: str, defaults: Style, given: Style) -> Any:
     """Keyword arguments of a kind of artist, those given over the defaults; c is color."""
     from matplotlib import cbook, collections, image, lines, patches
 
     modules = (lines, patches, collections, image)
     kind = next(getattr(module, artist) for module in modules if hasattr(module, artist))
-    default, chosen = (cbook.normalize_kwargs(dict(each or {}), kind) for each in (defaults, given))
-    return {**default, **chosen}
+    merged: dict[str, Any] = {}
+    for style in (defaults, given):
+        merged |= cbook.normalize_kwargs(dict(style or {}), kind)
+    return merged
 
 
-def draw_line(ax: Any, x: Any, y: Any, given: Mapping[str, Any] | None = None, **style: Any) -> Any:
+def draw_line(ax: Any, x: Any, y: Any, given: Style = None, /, **style: Any) -> Any:
     """Line or markers in a default style, or in that given."""
     return ax.plot(x, y, **styled("Line2D", style, given))[0]
 

@@ -9,24 +9,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = [
-    "Fitted",
-    "as_array",
-    "as_column",
-    "chosen_feature",
-    "chosen_target",
-    "feature_names",
-    "feature_position",
-    "listed",
-    "position",
-    "positions",
-    "rows_like",
-    "shown_of",
-    "shown_rows",
-    "unwrapped",
-    "whole_number",
-]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skattn.inspection._drawing import draw_line, one_axes, styled
+from skattn.inspection._drawing import Style, draw_line, one_axes, styled
 from skattn.inspection._inputs import (
     Fitted,
     as_array,
@@ -28,10 +27,8 @@ class PredictionIntervalDisplay:
 
     Parameters
     ----------
-    targets : ndarray of shape (n_queries,)
-        Observed targets.
-    lower, upper : ndarray of shape (n_queries,)
-        Bounds of the intervals.
+    targets, lower, upper : ndarray of shape (n_queries,)
+        Observed targets, and bounds of the intervals.
     coverage : float, default=None
         The share of targets that was to be inside.
 
@@ -41,10 +38,8 @@ class PredictionIntervalDisplay:
         The figure and the axes drawn on.
     intervals_ : matplotlib LineCollection
         The intervals, a line each.
-    hits_ : matplotlib Line2D
-        The targets inside.
-    misses_ : matplotlib Line2D
-        The targets outside.
+    hits_, misses_ : matplotlib Line2D
+        The targets inside, and those outside.
 
     See Also
     --------
@@ -169,9 +164,9 @@ class PredictionIntervalDisplay:
         *,
         order: str = "width",
         max_rows: int | None = 300,
-        interval_kwargs: Mapping[str, Any] | None = None,
-        hit_kwargs: Mapping[str, Any] | None = None,
-        miss_kwargs: Mapping[str, Any] | None = None,
+        interval_kwargs: Style = None,
+        hit_kwargs: Style = None,
+        miss_kwargs: Style = None,
     ) -> PredictionIntervalDisplay:
         """Draw the intervals side by side, and the targets inside and outside of them.
 
@@ -235,17 +230,16 @@ class PredictionIntervalDisplay:
             )
         return known
 
-    def _draw_targets(
-        self, known: Any, rows: Any, base: Any, hit_kwargs: Any, miss_kwargs: Any
-    ) -> None:
+    def _draw_targets(self, known: Any, rows: Any, base: Any, hit: Style, miss: Style) -> None:
         inside = (self.lower <= self.targets) & (self.targets <= self.upper)
-        places, heights, hit = np.arange(len(rows)), self.targets[rows] - base, inside[rows]
+        heights = self.targets[rows] - base
+        hits, misses = np.flatnonzero(inside[rows]), np.flatnonzero(~inside[rows])
         style = {"color": "0.25", "marker": ".", "ls": "", "ms": 4, "label": "target inside"}
-        self.hits_ = draw_line(self.ax_, places[hit], heights[hit], hit_kwargs, **style)
+        self.hits_ = draw_line(self.ax_, hits, heights[hits], hit, **style)
         asked = "" if self.coverage is None else f", asked for {100 * self.coverage:g} %"
         missed = f"{(~inside[known]).sum():,} of {len(known):,} missed"
         label = f"{missed} (coverage {100 * inside[known].mean():.1f} %{asked})"
         if len(known) < len(inside):
             label += f",\n{len(inside) - len(known):,} without interval left out"
         style = {"color": "tab:red", "marker": "x", "ls": "", "ms": 6, "label": label}
-        self.misses_ = draw_line(self.ax_, places[~hit], heights[~hit], miss_kwargs, **style)
+        self.misses_ = draw_line(self.ax_, misses, heights[misses], miss, **style)

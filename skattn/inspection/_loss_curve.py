@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from skattn.inspection._drawing import draw_line, one_axes, twin_axes
+from skattn.inspection._drawing import Style, draw_line, one_axes, twin_axes
 from skattn.inspection._inputs import Fitted, as_array
 
 # Colours and styles, so that models differ in greyscale too.
@@ -34,10 +34,8 @@ class LossCurveDisplay:
         The figure drawn on, and the axes of the losses.
     validation_ax_ : matplotlib Axes
         The axes of the scores; None where no model has any.
-    lines_ : list of matplotlib Line2D
-        The losses, a line for each model.
-    validation_lines_ : list of matplotlib Line2D
-        The scores, a line for each model that has any.
+    lines_, validation_lines_ : list of matplotlib Line2D
+        The losses, a line for each model; and the scores, a line for each model that has any.
 
     Notes
     -----
@@ -138,11 +136,7 @@ class LossCurveDisplay:
         return cls(losses=losses, validation_scores=scores).plot(ax, **plot_kwargs)
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        line_kwargs: Mapping[str, Any] | None = None,
-        validation_kwargs: Mapping[str, Any] | None = None,
+        self, ax: Any = None, *, line_kwargs: Style = None, validation_kwargs: Style = None
     ) -> LossCurveDisplay:
         """Draw the losses, and the scores at validation rows on an axis to the right.
 
@@ -166,15 +160,12 @@ class LossCurveDisplay:
             self.validation_ax_ = twin_axes(ax, "R squared at rows held out (circles)")
         for i, (name, losses) in enumerate(self.losses.items()):
             style = {"color": f"C{i % 10}", "ls": _STYLES[i % 4], "label": name}
-            steps = np.arange(len(losses))
-            self.lines_.append(draw_line(ax, steps, losses, line_kwargs, **style))
+            drawn = ax, np.arange(len(losses)), losses
+            self.lines_.append(draw_line(*drawn, line_kwargs, **style))
             if name in scores:
                 style |= {"label": f"{name}, held out", "marker": "o", "mfc": "none", "lw": 0.8}
-                steps = np.arange(len(scores[name]))
-                line = draw_line(
-                    self.validation_ax_, steps, scores[name], validation_kwargs, **style
-                )
-                self.validation_lines_.append(line)
+                held = self.validation_ax_, np.arange(len(scores[name])), scores[name]
+                self.validation_lines_.append(draw_line(*held, validation_kwargs, **style))
         ax.set(xlabel="step", ylabel="training loss")
         ax.xaxis.get_major_locator().set_params(integer=True)
         ax.legend(handles=[*self.lines_, *self.validation_lines_], fontsize="small")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skattn.inspection._drawing import draw_line, one_axes, styled, twin_axes
+from skattn.inspection._drawing import Style, draw_line, one_axes, styled, twin_axes
 from skattn.inspection._inputs import (
     Fitted,
     as_array,
@@ -35,22 +35,13 @@ class AttentionProfileDisplay:
 
     Parameters
     ----------
-    weights : ndarray of shape (n_keys,)
-        Weights of the training rows in the prediction.
-    key_values : ndarray of shape (n_keys,)
-        The feature of the training rows.
-    targets : ndarray of shape (n_keys,)
-        Their targets.
-    query_value : float
-        The feature of the query.
-    prediction : float
-        The prediction there.
-    grid : ndarray of shape (n_points,), default=None
-        Values of the feature, ascending.
-    fit : ndarray of shape (n_points,), default=None
-        Predictions there, all other features as in the query.
-    truth : ndarray of shape (n_points,), default=None
-        True values there, where they are known.
+    weights, key_values, targets : ndarray of shape (n_keys,)
+        Weights of the training rows in the prediction, their feature and their targets.
+    query_value, prediction : float
+        The feature of the query, and the prediction there.
+    grid, fit, truth : ndarray of shape (n_points,), default=None
+        Values of the feature, ascending; predictions there, all other features as in the query;
+        and the true values there, where they are known.
     feature_name : str, default="x0"
         Name of the feature.
 
@@ -64,14 +55,10 @@ class AttentionProfileDisplay:
         The training rows, larger the more they weigh; those of negative weight are hollow.
     weight_lines_ : matplotlib LineCollection
         The weights, a line each.
-    query_line_ : matplotlib Line2D
-        Where the query is.
-    prediction_ : matplotlib Line2D
-        The prediction.
-    line_ : matplotlib Line2D
-        The fit; None without one.
-    truth_line_ : matplotlib Line2D
-        The truth; None without one.
+    query_line_, prediction_ : matplotlib Line2D
+        The position of the query, and the prediction.
+    line_, truth_line_ : matplotlib Line2D
+        The fit and the truth; None without them.
 
     See Also
     --------
@@ -184,10 +171,10 @@ class AttentionProfileDisplay:
         ax: Any = None,
         *,
         max_rows: int | None = 2000,
-        point_kwargs: Mapping[str, Any] | None = None,
-        weight_kwargs: Mapping[str, Any] | None = None,
-        line_kwargs: Mapping[str, Any] | None = None,
-        truth_kwargs: Mapping[str, Any] | None = None,
+        point_kwargs: Style = None,
+        weight_kwargs: Style = None,
+        line_kwargs: Style = None,
+        truth_kwargs: Style = None,
     ) -> AttentionProfileDisplay:
         """Draw the weights below, data and fit above, over one feature.
 

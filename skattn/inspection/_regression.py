@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.inspection._drawing import draw_line, one_axes, styled
+from skattn.inspection._drawing import Style, draw_line, one_axes, styled
 from skattn.inspection._inputs import (
     Fitted,
     as_array,
@@ -45,7 +44,7 @@ class RegressionDisplay:
     band_name : str, default=None
         Name of the band, for the legend.
     data_values : ndarray of shape (n_rows,) or (n_rows, 2), default=None
-        The features of the data.
+        Features of the data.
     targets : ndarray of shape (n_rows,), default=None
         Targets of the data.
     feature_names : tuple of str, default=("x0",)
@@ -59,10 +58,8 @@ class RegressionDisplay:
         The curve; None for a surface.
     band_ : matplotlib PolyCollection
         The band; None without one.
-    surface_ : matplotlib QuadMesh
-        The surface; None for a curve.
-    colorbar_ : matplotlib Colorbar
-        The colour bar of the surface; None for a curve.
+    surface_, colorbar_ : matplotlib QuadMesh and matplotlib Colorbar
+        The surface and the colour bar of it; None for a curve.
     points_ : matplotlib PathCollection
         The data; None without.
 
@@ -198,10 +195,8 @@ class RegressionDisplay:
 
         Parameters
         ----------
-        grid : array-like or tensor of shape (n_points,)
-            Values of a feature, in any order.
-        prediction : array-like or tensor of shape (n_points,)
-            Predictions there.
+        grid, prediction : array-like or tensor of shape (n_points,)
+            Values of a feature, in any order, and predictions there.
         lower, upper : array-like or tensor of shape (n_points,), default=None
             The band; both or neither.
         band_name : str, default="band"
@@ -237,10 +232,10 @@ class RegressionDisplay:
         ax: Any = None,
         *,
         max_rows: int | None = 2000,
-        line_kwargs: Mapping[str, Any] | None = None,
-        band_kwargs: Mapping[str, Any] | None = None,
-        surface_kwargs: Mapping[str, Any] | None = None,
-        point_kwargs: Mapping[str, Any] | None = None,
+        line_kwargs: Style = None,
+        band_kwargs: Style = None,
+        surface_kwargs: Style = None,
+        point_kwargs: Style = None,
     ) -> RegressionDisplay:
         """Draw the curve or the surface.
 
@@ -293,12 +288,8 @@ class RegressionDisplay:
         return shown_of(len(rows), len(self.targets))
 
     def _draw_surface(self, max_rows: int | None, surface_kwargs: Any, point_kwargs: Any) -> None:
-        known = [self.prediction] if self.targets is None else [self.prediction, self.targets]
-        limits = {
-            "cmap": "viridis",
-            "vmin": min(float(np.nanmin(values)) for values in known),
-            "vmax": max(float(np.nanmax(values)) for values in known),
-        }
+        known = np.append(self.prediction, [] if self.targets is None else self.targets)
+        limits = {"cmap": "viridis", "vmin": np.nanmin(known), "vmax": np.nanmax(known)}
         style = styled("QuadMesh", {"shading": "nearest", **limits}, surface_kwargs)
         self.surface_ = self.ax_.pcolormesh(*self.grid, self.prediction, **style)
         self.colorbar_ = self.figure_.colorbar(self.surface_, ax=self.ax_, label="target")
@@ -326,9 +317,8 @@ def _standard_errors(estimator: Any, rows: Any, local: bool, target: int | None)
             f"{type(fitted.model).__name__}. Pass one of skattn's, or band=None."
         )
     rows = fitted.transform(rows)
-    return chosen_target(
-        fitted.model.predict(rows, return_std="local" if local else True)[1], target
-    )
+    std = fitted.model.predict(rows, return_std="local" if local else True)[1]
+    return chosen_target(std, target)
 
 
 def _chosen(features: Any, names: list[str]) -> list[int]:
