@@ -9,17 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skattn.inspection import _inputs as inputs
 from skattn.inspection._drawing import Style, rank_ticks, several_axes, styled, weight_colors
-from skattn.inspection._inputs import (
-    Fitted,
-    as_array,
-    as_column,
-    chosen_feature,
-    positions,
-    shown_of,
-    shown_rows,
-    whole_number,
-)
 
 Array = NDArray[np.float64]
 
@@ -123,12 +114,12 @@ class AttentionDisplay:
         ValueError
             If there is no such feature.
         """
-        fitted = Fitted(estimator, "attention_weights")
+        fitted = inputs.Fitted(estimator, "attention_weights")
         queries, names = fitted.transform(X), fitted.names
         display = cls(weights=fitted.model.attention_weights(queries))
-        if (j := chosen_feature(feature, names)) is not None:
+        if (j := inputs.chosen_feature(feature, names)) is not None:
             keys = fitted.model._training_rows()[0]
-            display.query_values = (keys if queries is None else as_array(queries))[:, j]
+            display.query_values = (keys if queries is None else inputs.as_array(queries))[:, j]
             display.key_values, display.feature_name = keys[:, j], names[j]
         return display.plot(ax, **plot_kwargs)
 
@@ -168,7 +159,7 @@ class AttentionDisplay:
         ValueError
             If the shapes do not fit.
         """
-        array = as_array(weights)
+        array = inputs.as_array(weights)
         if array.ndim not in (2, 3):
             raise ValueError(
                 "weights must have shape (n_queries, n_keys) or (n_heads, n_queries, n_keys); got "
@@ -230,7 +221,7 @@ class AttentionDisplay:
         n_queries = self.weights.shape[-2]
         if queries is None:
             queries = range(n_queries if kind == "heatmap" else 1)
-        shown = positions("queries", queries, n_queries, "queries")
+        shown = inputs.positions("queries", queries, n_queries, "queries")
         self.image_: Any = None
         self.colorbar_: Any = None
         self.images_: list[Any] = []
@@ -247,8 +238,8 @@ class AttentionDisplay:
         heads = self.weights if self.weights.ndim == 3 else self.weights[None]
         axes = self._on(several_axes(ax, len(heads), "head", (4.6, 4.0)))
         values = None if self.query_values is None else self.query_values[shown]
-        rows = shown[shown_rows(values, len(shown), max_rows)]
-        columns = shown_rows(self.key_values, heads.shape[-1], max_rows)
+        rows = shown[inputs.shown_rows(values, len(shown), max_rows)]
+        columns = inputs.shown_rows(self.key_values, heads.shape[-1], max_rows)
         origin = "upper" if values is None else "lower"
         defaults = {**weight_colors(heads), "aspect": "auto", "origin": origin}
         style = styled("AxesImage", defaults, given)
@@ -280,7 +271,7 @@ class AttentionDisplay:
                 f"kind='bars' needs the weights of one head; got {len(self.weights)} heads. Pass "
                 "those of one, weights[0]."
             )
-        top_k = whole_number("top_k", top_k, 1)
+        top_k = inputs.whole_number("top_k", top_k, 1)
         axes = self._on(several_axes(ax, len(shown), "query", (4.2, 3.6)))
         for panel, query in zip(axes, shown, strict=True):
             weights = self.weights[query]
@@ -302,7 +293,7 @@ class AttentionDisplay:
 
     def _label(self, what: str, values: Any, shown: Any, total: int) -> str:
         name = what if values is None else f"{self.feature_name or 'value'} of the {what}"
-        return name + shown_of(len(shown), total)
+        return name + inputs.shown_of(len(shown), total)
 
     def _named(self, row: int) -> str:
         if self.key_values is None:
@@ -313,7 +304,7 @@ class AttentionDisplay:
 def _values(values: Any, number: int, name: str) -> Array | None:
     if values is None:
         return None
-    array = as_column(values)
+    array = inputs.as_column(values)
     if array.shape != (number,):
         raise ValueError(
             f"{name} must hold one value for each, shape ({number},); got {array.shape}. "

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from skattn.inspection import _inputs as inputs
 from skattn.inspection._drawing import Style, draw_line, log_ticks, one_axes, twin_axes
-from skattn.inspection._inputs import as_array, unwrapped
 
 Array = NDArray[np.float64]
 
@@ -39,8 +39,10 @@ class BandwidthDisplay:
         Effective degrees of freedom there.
     fitted : float, default=None
         The fitted bandwidth, in the same unit.
-    criterion, bandwidth_name : str, default="loo" and "bandwidth"
-        Names of the criterion ("loo", "gcv" or "aicc") and of the bandwidths, for the axes.
+    criterion : {"loo", "gcv", "aicc"}, default="loo"
+        Name of the criterion.
+    bandwidth_name : str, default="bandwidth"
+        Name of the bandwidths, for the axis.
 
     Attributes
     ----------
@@ -132,7 +134,7 @@ class BandwidthDisplay:
         TypeError
             If the estimator is, or ends in, another regressor.
         """
-        before, model = unwrapped(estimator, "criterion_curve", "a NadarayaWatsonRegressor")
+        before, model = inputs.unwrapped(estimator, "criterion_curve", "a NadarayaWatsonRegressor")
         name, factors = _criterion(model, criterion), _factors(multiples)
         if before is not None:
             X = clone(before).fit_transform(X, y)
@@ -221,7 +223,7 @@ def _factors(multiples: Any) -> Array:
     """Multiples in ascending order."""
     if multiples is None:
         return np.geomspace(1 / 16, 16, 41)
-    factors = np.sort(as_array(multiples))
+    factors = np.sort(inputs.as_array(multiples))
     if factors.ndim != 1 or not (np.isfinite(factors) & (factors > 0.0)).all():
         raise ValueError(f"multiples must be positive finite numbers; got {multiples!r}.")
     return factors

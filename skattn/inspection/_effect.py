@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.inspection._inputs import Fitted, as_array
+from skattn.inspection import _inputs as inputs
 
 
 def leave_row_out_effect(estimator: Any, X: Any, rows: Any = None) -> NDArray[np.floating]:
@@ -58,11 +58,11 @@ def leave_row_out_effect(estimator: Any, X: Any, rows: Any = None) -> NDArray[np
     >>> leave_row_out_effect(model, [[0.1]]).round(2)  # the lightest row matters most
     array([[-0.45, -0.45,  0.75]])
     """
-    fitted = Fitted(estimator, "attention_weights")
+    fitted = inputs.Fitted(estimator, "attention_weights")
     if X is None:
         raise ValueError("X must be queries; None, the training rows without themselves, is none.")
     model, queries = fitted.model, fitted.transform(X)
-    n_queries, n_rows = len(as_array(queries)), len(model._training_rows()[0])
+    n_queries, n_rows = len(inputs.as_array(queries)), len(model._training_rows()[0])
     if rows is None:
         rows = np.broadcast_to(np.arange(n_rows), (n_queries, n_rows))
     rows = np.asarray(rows)

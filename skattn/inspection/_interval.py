@@ -7,23 +7,15 @@ from typing import Any
 
 import numpy as np
 
+from skattn.inspection import _inputs as inputs
 from skattn.inspection._drawing import Style, draw_line, one_axes, styled
-from skattn.inspection._inputs import (
-    Fitted,
-    as_array,
-    as_column,
-    chosen_target,
-    shown_of,
-    shown_rows,
-)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class PredictionIntervalDisplay:
     """Prediction intervals beside the targets observed: how many are inside, and where.
 
-    Use :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores what they
-    compute.
+    Made by :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores the results.
 
     Parameters
     ----------
@@ -109,8 +101,8 @@ class PredictionIntervalDisplay:
         ValueError
             If a parameter is out of range, a target is NaN, or no query has an interval.
         """
-        bounds = Fitted(estimator, "predict_interval").interval(X, coverage, local, target).T
-        targets = chosen_target(y, target)
+        bounds = inputs.Fitted(estimator, "predict_interval").interval(X, coverage, local, target).T
+        targets = inputs.chosen_target(y, target)
         return cls.from_predictions(targets, bounds, coverage=coverage, ax=ax, **plot_kwargs)
 
     @classmethod
@@ -148,7 +140,7 @@ class PredictionIntervalDisplay:
         ValueError
             If the shapes do not fit, a target is NaN, or no query has an interval.
         """
-        targets, bounds = as_column(y), as_array(intervals)
+        targets, bounds = inputs.as_column(y), inputs.as_array(intervals)
         if targets.ndim != 1 or bounds.shape != (len(targets), 2):
             raise ValueError(
                 "intervals must have shape (n_queries, 2) and y shape (n_queries,); got "
@@ -202,14 +194,14 @@ class PredictionIntervalDisplay:
         self.figure_ = ax.figure
         middle = 0.5 * (self.lower + self.upper)
         by = self.upper - self.lower if order == "width" else middle
-        rows = known[shown_rows(by[known], len(known), max_rows)]
+        rows = known[inputs.shown_rows(by[known], len(known), max_rows)]
         base = middle[rows] if order == "width" else np.zeros(len(rows))
         style = {"colors": "tab:blue", "alpha": 0.45, "linewidths": max(0.7, 180 / len(rows))}
         style = styled("LineCollection", {**style, "label": "interval"}, interval_kwargs)
         ends = self.lower[rows] - base, self.upper[rows] - base
         self.intervals_ = ax.vlines(np.arange(len(rows)), *ends, **style)
         self._draw_targets(known, rows, base, hit_kwargs, miss_kwargs)
-        ax.set_xlabel(f"query, by {order} of the interval" + shown_of(len(rows), len(known)))
+        ax.set_xlabel(f"query, by {order} of the interval" + inputs.shown_of(len(rows), len(known)))
         ax.set_ylabel("target less middle" if order == "width" else "target")
         ax.legend(fontsize="small")
         return self

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from skattn.inspection import _inputs as inputs
 from skattn.inspection._drawing import Style, draw_line, one_axes, twin_axes
-from skattn.inspection._inputs import Fitted, as_array
 
 # Colours and styles, so that models differ in greyscale too.
 _STYLES = ("-", "--", "-.", ":")
@@ -93,7 +93,7 @@ class LossCurveDisplay:
         ValueError
             If the estimator has no losses.
         """
-        name = name or type(Fitted(estimator).model).__name__
+        name = name or type(inputs.Fitted(estimator).model).__name__
         return cls.from_estimators({name: estimator}, ax=ax, **plot_kwargs)
 
     @classmethod
@@ -123,16 +123,16 @@ class LossCurveDisplay:
         """
         losses, scores = {}, {}
         for name, estimator in estimators.items():
-            model = Fitted(estimator).model
+            model = inputs.Fitted(estimator).model
             if not getattr(model, "loss_curve_", None):
                 raise ValueError(
                     f"estimators must be fitted and have a loss_curve_ that is not empty; "
                     f"{name!r} is a {type(model).__name__} without. Fit a "
                     "ParametricAttentionRegressor."
                 )
-            losses[name] = as_array(model.loss_curve_)
+            losses[name] = inputs.as_array(model.loss_curve_)
             if getattr(model, "validation_scores_", None):
-                scores[name] = as_array(model.validation_scores_)
+                scores[name] = inputs.as_array(model.validation_scores_)
         return cls(losses=losses, validation_scores=scores).plot(ax, **plot_kwargs)
 
     def plot(

@@ -8,19 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from skattn.inspection import _inputs as inputs
 from skattn.inspection._drawing import Style, draw_line, one_axes, styled, twin_axes
-from skattn.inspection._inputs import (
-    Fitted,
-    as_array,
-    chosen_feature,
-    chosen_target,
-    listed,
-    position,
-    rows_like,
-    shown_of,
-    shown_rows,
-    whole_number,
-)
 
 # The weights take the lower part of the picture: their axis is so many times their range, that of
 # the data is extended downwards by this share of theirs.
@@ -138,31 +127,33 @@ class AttentionProfileDisplay:
         ValueError
             If `feature` or `target` are needed and not given, or a parameter is out of range.
         """
-        fitted = Fitted(estimator, "attention_weights")
+        fitted = inputs.Fitted(estimator, "attention_weights")
         model, names = fitted.model, fitted.names
-        if (j := chosen_feature(feature, names)) is None:
+        if (j := inputs.chosen_feature(feature, names)) is None:
             raise ValueError(
-                f"feature must be given, since there are {len(names)}: {listed(names)}."
+                f"feature must be given, since there are {len(names)}: {inputs.listed(names)}."
             )
         queries = fitted.transform(X)
-        row = as_array(queries)
-        row = row[[position("query", query, len(row), "queries", first=-len(row))]]
+        row = inputs.as_array(queries)
+        row = row[[inputs.position("query", query, len(row), "queries", first=-len(row))]]
         keys, values = model._training_rows()
         reach = np.append(keys[:, j], row[0, j])
-        grid = np.linspace(reach.min(), reach.max(), whole_number("n_points", n_points, 2))
+        grid = np.linspace(reach.min(), reach.max(), inputs.whole_number("n_points", n_points, 2))
         rows = np.repeat(row, n_points + 1, axis=0)
         rows[:-1, j] = grid
-        rows = rows_like(queries, rows)
-        fit = chosen_target(model.predict(rows), target)
+        rows = inputs.rows_like(queries, rows)
+        fit = inputs.chosen_target(model.predict(rows), target)
         return cls(
-            weights=model.attention_weights(rows_like(queries, row))[0],
+            weights=model.attention_weights(inputs.rows_like(queries, row))[0],
             key_values=keys[:, j],
-            targets=chosen_target(values, target),
+            targets=inputs.chosen_target(values, target),
             query_value=float(row[0, j]),
             prediction=float(fit[-1]),
             grid=grid,
             fit=fit[:-1],
-            truth=None if truth is None else chosen_target(as_array(truth(rows))[:-1], target),
+            truth=None
+            if truth is None
+            else inputs.chosen_target(inputs.as_array(truth(rows))[:-1], target),
             feature_name=names[j],
         ).plot(ax, **plot_kwargs)
 
@@ -197,7 +188,7 @@ class AttentionProfileDisplay:
         """
         ax = self.ax_ = one_axes(ax)
         self.figure_, self.truth_line_, self.line_ = ax.figure, None, None
-        rows = shown_rows(self.key_values, len(self.key_values), max_rows)
+        rows = inputs.shown_rows(self.key_values, len(self.key_values), max_rows)
         self._draw_weights(rows, weight_kwargs)
         self._draw_points(rows, point_kwargs)
         if self.truth is not None:
@@ -210,7 +201,7 @@ class AttentionProfileDisplay:
         at = f"query, predicted {self.prediction:.3g}"
         style = {"color": "tab:red", "marker": "D", "ls": "", "label": at}
         self.prediction_ = draw_line(ax, self.query_value, self.prediction, **style)
-        label = self.feature_name + shown_of(len(rows), len(self.weights))
+        label = self.feature_name + inputs.shown_of(len(rows), len(self.weights))
         ax.set(xlabel=label, ylabel="target")
         low, high = ax.get_ylim()
         ax.set_ylim(low - _DATA_SHARE * (high - low), high)

@@ -9,19 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from skattn.inspection import _inputs as inputs
 from skattn.inspection._drawing import Style, draw_line, one_axes, styled
-from skattn.inspection._inputs import (
-    Fitted,
-    as_array,
-    chosen_target,
-    feature_names,
-    feature_position,
-    listed,
-    rows_like,
-    shown_of,
-    shown_rows,
-    whole_number,
-)
 
 Array = NDArray[np.float64]
 
@@ -30,8 +19,7 @@ Array = NDArray[np.float64]
 class RegressionDisplay:
     """Predictions over one feature with their band, or over two as a surface, with the data.
 
-    Use :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores what they
-    compute.
+    Made by :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores the results.
 
     Parameters
     ----------
@@ -148,17 +136,16 @@ class RegressionDisplay:
         """
         if band not in ("interval", "std", None):
             raise ValueError(f"band must be 'interval', 'std' or None; got {band!r}.")
-        data = as_array(X)
-        names = feature_names(getattr(X, "columns", None), data.shape[1])
+        data = inputs.as_array(X)
+        names = inputs.feature_names(getattr(X, "columns", None), data.shape[1])
         chosen = _chosen(features, names)
         axes, rows = _mesh(data, chosen, n_points)
-        rows, is_curve = rows_like(X, rows), len(chosen) == 1
-        prediction = chosen_target(estimator.predict(rows), target)
+        rows, is_curve = inputs.rows_like(X, rows), len(chosen) == 1
+        prediction = inputs.chosen_target(estimator.predict(rows), target)
         lower, upper, name = None, None, None
         if is_curve and band == "interval":
-            lower, upper = Fitted(estimator, "predict_interval").interval(
-                rows, coverage, local, target
-            )
+            fitted = inputs.Fitted(estimator, "predict_interval")
+            lower, upper = fitted.interval(rows, coverage, local, target)
             name = f"{100 * coverage:g} % prediction interval"
         elif is_curve and band == "std":
             reach = 2.0 * _standard_errors(estimator, rows, local, target)
@@ -172,7 +159,7 @@ class RegressionDisplay:
             upper=upper,
             band_name=name,
             data_values=data[:, chosen[0] if is_curve else chosen],
-            targets=None if y is None else chosen_target(y, target),
+            targets=None if y is None else inputs.chosen_target(y, target),
             feature_names=(labels[0] + held, *labels[1:]),
         ).plot(ax, **plot_kwargs)
 
@@ -222,7 +209,7 @@ class RegressionDisplay:
         """
         curve = _columns({"grid": grid, "prediction": prediction, "lower": lower, "upper": upper})
         data = _columns({"data_values": data_values, "targets": targets})
-        order = np.argsort(as_array(grid).ravel(), kind="stable")
+        order = np.argsort(inputs.as_array(grid).ravel(), kind="stable")
         curve = {name: None if v is None else v[order] for name, v in curve.items()}
         display = cls(**curve, **data, band_name=band_name, feature_names=(feature_name,))
         return display.plot(ax, **plot_kwargs)
@@ -279,13 +266,13 @@ class RegressionDisplay:
         if self.targets is None:
             return ""
         features = self.data_values.reshape(len(self.targets), -1)
-        rows = shown_rows(features[:, 0], len(features), max_rows)
+        rows = inputs.shown_rows(features[:, 0], len(features), max_rows)
         x, second, targets = features[rows, 0], features[rows, -1], self.targets[rows]
         is_curve = features.shape[1] == 1
         style = {"s": 10.0, "linewidths": 0.5, "label": "data", "c": targets, **look}
         style = styled("PathCollection", style, given)
         self.points_ = self.ax_.scatter(x, targets if is_curve else second, **style)
-        return shown_of(len(rows), len(self.targets))
+        return inputs.shown_of(len(rows), len(self.targets))
 
     def _draw_surface(self, max_rows: int | None, surface_kwargs: Any, point_kwargs: Any) -> None:
         known = np.append(self.prediction, [] if self.targets is None else self.targets)
@@ -300,7 +287,7 @@ class RegressionDisplay:
 
 def _mesh(data: Array, chosen: list[int], n_points: int) -> tuple[list[Array], Array]:
     """Values of the chosen features over their range, and rows with the others at medians."""
-    n_points = whole_number("n_points", n_points, 2)
+    n_points = inputs.whole_number("n_points", n_points, 2)
     n_each = n_points if len(chosen) == 1 else max(2, n_points // 4)
     axes = [np.linspace(data[:, j].min(), data[:, j].max(), n_each) for j in chosen]
     columns = [values.ravel() for values in np.meshgrid(*axes)]
@@ -310,7 +297,7 @@ def _mesh(data: Array, chosen: list[int], n_points: int) -> tuple[list[Array], A
 
 
 def _standard_errors(estimator: Any, rows: Any, local: bool, target: int | None) -> Array:
-    fitted = Fitted(estimator)
+    fitted = inputs.Fitted(estimator)
     if "return_std" not in inspect.signature(fitted.model.predict).parameters:
         raise TypeError(
             "band='std' needs a regressor whose predict takes return_std; got "
@@ -318,17 +305,17 @@ def _standard_errors(estimator: Any, rows: Any, local: bool, target: int | None)
         )
     rows = fitted.transform(rows)
     std = fitted.model.predict(rows, return_std="local" if local else True)[1]
-    return chosen_target(std, target)
+    return inputs.chosen_target(std, target)
 
 
 def _chosen(features: Any, names: list[str]) -> list[int]:
     if features is None and len(names) > 2:
         raise ValueError(
             f"features must name one or two of the {len(names)} features; got None. The names are "
-            f"{listed(names)}."
+            f"{inputs.listed(names)}."
         )
     given = range(len(names)) if features is None else np.atleast_1d(np.asarray(features, object))
-    chosen = [feature_position(feature, names, "features") for feature in given]
+    chosen = [inputs.feature_position(feature, names, "features") for feature in given]
     if len(chosen) not in (1, 2) or len(set(chosen)) < len(chosen):
         raise ValueError(
             f"features must be one feature, or a pair of different ones; got {features!r}."
@@ -338,7 +325,7 @@ def _chosen(features: Any, names: list[str]) -> list[int]:
 
 def _columns(given: dict[str, Any]) -> dict[str, Array | None]:
     """Columns of one length, of which the last two belong together."""
-    columns = {name: None if v is None else as_array(v).ravel() for name, v in given.items()}
+    columns = {name: None if v is None else inputs.as_array(v).ravel() for name, v in given.items()}
     lengths = {name: len(values) for name, values in columns.items() if values is not None}
     first, second = list(columns)[-2:]
     if len(set(lengths.values())) > 1 or (columns[first] is None) != (columns[second] is None):
