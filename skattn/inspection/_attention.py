@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skattn.inspection import _inputs as inputs
-from skattn.inspection._drawing import Style, rank_ticks, several_axes, styled, weight_colors
-
-Array = NDArray[np.float64]
+from skattn.inspection._drawing import Array, Style, rank_ticks, several_axes, styled, weight_colors
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -287,7 +284,7 @@ class AttentionDisplay:
             panel.set_ylabel(f"training row, query {query}{at}")
             panel.axvline(0.0, color="black", lw=0.8)
 
-    def _on(self, axes: NDArray[Any]) -> NDArray[Any]:
+    def _on(self, axes: Any) -> Any:
         self.axes_, self.ax_, self.figure_ = axes, axes[0], axes[0].figure
         return axes
 

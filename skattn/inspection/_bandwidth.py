@@ -6,13 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
 from skattn.inspection import _inputs as inputs
-from skattn.inspection._drawing import Style, draw_line, log_ticks, one_axes, twin_axes
-
-Array = NDArray[np.float64]
+from skattn.inspection._drawing import Array, Style, draw_line, log_ticks, one_axes, twin_axes
 
 # Labels of the criteria on an axis.
 _NAMES = {

@@ -151,9 +151,7 @@ class AttentionProfileDisplay:
             prediction=float(fit[-1]),
             grid=grid,
             fit=fit[:-1],
-            truth=None
-            if truth is None
-            else inputs.chosen_target(inputs.as_array(truth(rows))[:-1], target),
+            truth=None if truth is None else inputs.chosen_target(truth(rows), target)[:-1],
             feature_name=names[j],
         ).plot(ax, **plot_kwargs)
 

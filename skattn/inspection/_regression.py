@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from skattn.inspection import _inputs as inputs
-from skattn.inspection._drawing import Style, draw_line, one_axes, styled
-
-Array = NDArray[np.float64]
+from skattn.inspection._drawing import Array, Style, draw_line, one_axes, styled
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
