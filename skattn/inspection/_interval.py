@@ -85,7 +85,7 @@ class PredictionIntervalDisplay:
         local : bool, default=False
             Whether the width follows the noise.
         target : int, default=None
-            Which output, where there are several.
+            Position of the output to draw, where there are several.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **plot_kwargs : dict

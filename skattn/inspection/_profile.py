@@ -106,7 +106,7 @@ class AttentionProfileDisplay:
         feature : int or str, default=None
             Position or name of the feature to draw over; None is the only one.
         target : int, default=None
-            Which output, where there are several.
+            Position of the output to draw, where there are several.
         truth : callable, default=None
             Takes rows of shape (n_points, n_features), as the regressor sees them, and returns
             the true values there.

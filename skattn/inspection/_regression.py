@@ -111,7 +111,7 @@ class RegressionDisplay:
         local : bool, default=False
             Whether the width of the interval or the standard error varies with the noise.
         target : int, default=None
-            Which output, where there are several.
+            Position of the output to draw, where there are several.
         n_points : int, default=200
             Number of values of a feature to predict at; a surface has a quarter of it for each.
         ax : matplotlib Axes, default=None
