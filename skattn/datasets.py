@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,7 +25,7 @@ def make_power_sine(
     random_state: RandomState = None,
     return_truth: bool = False,
 ) -> tuple[Array, ...]:
-    r"""The textbook's curve: a sine along a rising power.
+    r"""Textbook curve: a sine along a rising power.
 
     Dive into Deep Learning's example of attention as kernel regression [1]_,
 
@@ -40,16 +42,14 @@ def make_power_sine(
     noise : float, default=0.5
         Standard deviation of the noise.
     random_state : int, Generator, RandomState or None, default=None
-        What rows and noise are drawn from. An int gives the same ones at every call, None others.
+        Source of rows and noise. An int gives the same ones at every call, None others.
     return_truth : bool, default=False
         Whether to return the targets without noise too.
 
     Returns
     -------
-    X : ndarray of shape (n_samples, 1)
-        The feature, ascending.
-    y : ndarray of shape (n_samples,)
-        The targets.
+    X, y : ndarray of shape (n_samples, 1) and ndarray of shape (n_samples,)
+        The feature, ascending, and the targets.
     truth : ndarray of shape (n_samples,)
         The targets without noise. Only if `return_truth`.
 
@@ -69,11 +69,8 @@ def make_power_sine(
     >>> bool((error**2).mean() < ((y - truth) ** 2).mean())
     True
     """
-    rng = _generator(random_state)
-    x = np.sort(rng.uniform(0.0, 5.0, n_samples))
-    truth = 2.0 * np.sin(x) + x**0.8
-    y = rng.normal(truth, noise)
-    return (x[:, None], y, truth) if return_truth else (x[:, None], y)
+    x, rng = _rows(0.0, 5.0, n_samples, random_state)
+    return _with_targets(x, 2.0 * np.sin(x) + x**0.8, noise, rng, return_truth)
 
 
 def make_damped_oscillation(
@@ -98,24 +95,19 @@ def make_damped_oscillation(
     noise : float, default=0.1
         Standard deviation of the noise.
     random_state : int, Generator, RandomState or None, default=None
-        What rows and noise are drawn from. An int gives the same ones at every call, None others.
+        Source of rows and noise. An int gives the same ones at every call, None others.
     return_truth : bool, default=False
         Whether to return the targets without noise too.
 
     Returns
     -------
-    X : ndarray of shape (n_samples, 1)
-        The feature, ascending.
-    y : ndarray of shape (n_samples,)
-        The targets.
+    X, y : ndarray of shape (n_samples, 1) and ndarray of shape (n_samples,)
+        The feature, ascending, and the targets.
     truth : ndarray of shape (n_samples,)
         The targets without noise. Only if `return_truth`.
     """
-    rng = _generator(random_state)
-    x = np.sort(rng.uniform(-5.0, 5.0, n_samples))
-    truth = np.sin(x) * np.exp(-0.1 * x**2)
-    y = rng.normal(truth, noise)
-    return (x[:, None], y, truth) if return_truth else (x[:, None], y)
+    x, rng = _rows(-5.0, 5.0, n_samples, random_state)
+    return _with_targets(x, np.sin(x) * np.exp(-0.1 * x**2), noise, rng, return_truth)
 
 
 def make_heteroscedastic(
@@ -141,24 +133,20 @@ def make_heteroscedastic(
         Standard deviation of the noise at the right end. At x it is ``noise * exp(3 * (x - 1))``:
         by default, 0.05 at the left end.
     random_state : int, Generator, RandomState or None, default=None
-        What rows and noise are drawn from. An int gives the same ones at every call, None others.
+        Source of rows and noise. An int gives the same ones at every call, None others.
     return_truth : bool, default=False
         Whether to return the targets without noise too.
 
     Returns
     -------
-    X : ndarray of shape (n_samples, 1)
-        The feature, ascending.
-    y : ndarray of shape (n_samples,)
-        The targets.
+    X, y : ndarray of shape (n_samples, 1) and ndarray of shape (n_samples,)
+        The feature, ascending, and the targets.
     truth : ndarray of shape (n_samples,)
         The targets without noise: their mean at `X`, not how they spread. Only if `return_truth`.
     """
-    rng = _generator(random_state)
-    x = np.sort(rng.uniform(0.0, 1.0, n_samples))
-    truth = np.sin(2.0 * np.pi * x)
-    y = rng.normal(truth, noise * np.exp(3.0 * (x - 1.0)))
-    return (x[:, None], y, truth) if return_truth else (x[:, None], y)
+    x, rng = _rows(0.0, 1.0, n_samples, random_state)
+    sd = noise * np.exp(3.0 * (x - 1.0))
+    return _with_targets(x, np.sin(2.0 * np.pi * x), sd, rng, return_truth)
 
 
 def make_regime_change(
@@ -188,28 +176,33 @@ def make_regime_change(
     noise : float, default=0.1
         Standard deviation of the noise.
     random_state : int, Generator, RandomState or None, default=None
-        What rows and noise are drawn from. An int gives the same ones at every call, None others.
+        Source of rows and noise. An int gives the same ones at every call, None others.
     return_truth : bool, default=False
         Whether to return the targets without noise too.
 
     Returns
     -------
-    X : ndarray of shape (n_samples, 1)
-        The feature, ascending.
-    y : ndarray of shape (n_samples,)
-        The targets.
+    X, y : ndarray of shape (n_samples, 1) and ndarray of shape (n_samples,)
+        The feature, ascending, and the targets.
     truth : ndarray of shape (n_samples,)
         The targets without noise. Only if `return_truth`.
     """
-    rng = _generator(random_state)
-    x = np.sort(rng.uniform(0.0, 1.0, n_samples))
+    x, rng = _rows(0.0, 1.0, n_samples, random_state)
     truth = np.sin(np.where(x < 0.5, 2.0, 16.0) * np.pi * x)
+    return _with_targets(x, truth, noise, rng, return_truth)
+
+
+def _rows(low: float, high: float, n_samples: int, random_state: RandomState) -> tuple[Array, Any]:
+    """Ascending values of the feature, and a generator for the noise: never the global one."""
+    rng: Any = random_state
+    if not isinstance(rng, np.random.RandomState):
+        rng = np.random.default_rng(rng)
+    return np.sort(rng.uniform(low, high, n_samples)), rng
+
+
+def _with_targets(
+    x: Array, truth: Array, noise: float | Array, rng: Any, return_truth: bool
+) -> tuple[Array, ...]:
+    """Rows and targets drawn around the truth, which comes third if wanted."""
     y = rng.normal(truth, noise)
     return (x[:, None], y, truth) if return_truth else (x[:, None], y)
-
-
-def _generator(random_state: RandomState) -> np.random.Generator | np.random.RandomState:
-    """A generator of the caller's own, or a new one: never the global one."""
-    if isinstance(random_state, np.random.RandomState):
-        return random_state
-    return np.random.default_rng(random_state)

@@ -1,7 +1,7 @@
-"""Pictures of weights, fits, bandwidths, training and intervals; and what rows do to predictions.
+"""Displays of weights, fits, bandwidths, training and intervals; and effects of training rows.
 
 Displays follow scikit-learn's: the constructor stores arrays, `from_estimator` computes them and
-draws, `plot` draws. They need Matplotlib (``pip install "skattn[plot]"``), once they draw.
+draws, `plot` draws. Drawing needs Matplotlib (``pip install "skattn[plot]"``).
 """
 
 from skattn.inspection._attention import AttentionDisplay

@@ -1,27 +1,18 @@
-"""Who attends to whom."""
+"""Display of attention weights: heat maps, and bars."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skattn.inspection._drawing import rank_ticks, several_axes, styled, weight_colors
-from skattn.inspection._inputs import (
-    Inside,
-    as_array,
-    chosen_feature,
-    evenly_spaced,
-    positions,
-    shown_of,
-    whole_number,
-)
-
-Array = NDArray[np.float64]
+from skattn.inspection import _inputs as inputs
+from skattn.inspection._drawing import Array, Style, rank_ticks, several_axes, styled, weight_colors
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class AttentionDisplay:
     """Attention weights of queries on training rows: a heat map, or bars for a few queries.
 
@@ -31,25 +22,20 @@ class AttentionDisplay:
     ----------
     weights : ndarray of shape (n_queries, n_keys) or (n_heads, n_queries, n_keys)
         The weights, in the order of queries and keys as they were given.
-    query_values : ndarray of shape (n_queries,), default=None
-        Values of a feature, by which the queries are sorted. None leaves them in their order.
-    key_values : ndarray of shape (n_keys,), default=None
-        The same for the training rows.
+    query_values, key_values : ndarray of shape (n_queries,) and of shape (n_keys,), default=None
+        Values of a feature, by which queries and training rows are sorted. None leaves them in
+        their order.
     feature_name : str, default=None
         Name of that feature, for labels.
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-        The figure drawn on.
-    ax_ : matplotlib Axes
-        The first of the axes drawn on.
+    figure_, ax_ : matplotlib Figure and matplotlib Axes
+        The figure and the first of the axes drawn on.
     axes_ : ndarray of matplotlib Axes
-        All of them: one for each head, or each query of bars.
-    image_ : matplotlib AxesImage
-        The heat map of the first head; None for bars.
-    images_ : list of matplotlib AxesImage
-        Those of all heads.
+        All axes drawn on: one for each head, or each query of bars.
+    image_, images_ : matplotlib AxesImage and list of matplotlib AxesImage
+        The heat map of the first head, None for bars; and those of all heads.
     colorbar_ : matplotlib Colorbar
         The colour bar that all heads share; None for bars, or without one.
     bars_ : list of matplotlib BarContainer
@@ -81,18 +67,10 @@ class AttentionDisplay:
            [0.08, 0.35, 0.57]])
     """
 
-    def __init__(
-        self,
-        *,
-        weights: Any,
-        query_values: Any = None,
-        key_values: Any = None,
-        feature_name: str | None = None,
-    ) -> None:
-        self.weights = weights
-        self.query_values = query_values
-        self.key_values = key_values
-        self.feature_name = feature_name
+    weights: Any
+    query_values: Any = None
+    key_values: Any = None
+    feature_name: str | None = None
 
     @classmethod
     def from_estimator(
@@ -133,20 +111,13 @@ class AttentionDisplay:
         ValueError
             If there is no such feature.
         """
-        inside = Inside(estimator, "attention_weights")
-        queries = inside.rows(X)
-        weights = inside.model.attention_weights(queries)
-        names = inside.names
-        j = chosen_feature(feature, names)
-        if j is None:
-            return cls(weights=weights).plot(ax, **plot_kwargs)
-        keys = inside.model._training_rows()[0]
-        display = cls(
-            weights=weights,
-            query_values=(keys if queries is None else as_array(queries))[:, j],
-            key_values=keys[:, j],
-            feature_name=names[j],
-        )
+        fitted = inputs.Fitted(estimator, "attention_weights")
+        queries, names = fitted.transform(X), fitted.names
+        display = cls(weights=fitted.model.attention_weights(queries))
+        if (j := inputs.chosen_feature(feature, names)) is not None:
+            keys = fitted.model._training_rows()[0]
+            display.query_values = (keys if queries is None else inputs.as_array(queries))[:, j]
+            display.key_values, display.feature_name = keys[:, j], names[j]
         return display.plot(ax, **plot_kwargs)
 
     @classmethod
@@ -167,7 +138,7 @@ class AttentionDisplay:
         weights : array-like or tensor of shape (n_queries, n_keys) or (n_heads, n_queries, n_keys)
             Arrays, sparse arrays and tensors, on any device and with or without gradients.
         query_values, key_values : array-like or tensor, default=None
-            What to sort queries and keys by, and to label the axes with.
+            Values to sort queries and keys by, and to label the axes with.
         feature_name : str, default=None
             Name of these values.
         ax : matplotlib Axes, or one for each head, default=None
@@ -185,19 +156,18 @@ class AttentionDisplay:
         ValueError
             If the shapes do not fit.
         """
-        array = as_array(weights)
+        array = inputs.as_array(weights)
         if array.ndim not in (2, 3):
             raise ValueError(
                 "weights must have shape (n_queries, n_keys) or (n_heads, n_queries, n_keys); got "
                 f"{array.shape}. Choose one of a batch, such as weights[0]."
             )
-        display = cls(
+        return cls(
             weights=array,
             query_values=_values(query_values, array.shape[-2], "query_values"),
             key_values=_values(key_values, array.shape[-1], "key_values"),
             feature_name=feature_name,
-        )
-        return display.plot(ax, **plot_kwargs)
+        ).plot(ax, **plot_kwargs)
 
     def plot(
         self,
@@ -208,8 +178,8 @@ class AttentionDisplay:
         top_k: int = 10,
         max_rows: int | None = 500,
         colorbar: bool = True,
-        image_kwargs: Mapping[str, Any] | None = None,
-        bar_kwargs: Mapping[str, Any] | None = None,
+        image_kwargs: Style = None,
+        bar_kwargs: Style = None,
     ) -> AttentionDisplay:
         """Draw the weights.
 
@@ -222,18 +192,16 @@ class AttentionDisplay:
             size; values on the axes are those of the rows there. Bars show the training rows of
             largest absolute weight of a few queries.
         queries : sequence of int, default=None
-            Which queries to show, by position. None is all for a heat map, the first for bars.
+            Positions of the queries to show. None is all for a heat map, the first for bars.
         top_k : int, default=10
-            How many training rows the bars show.
+            Number of training rows that the bars show.
         max_rows : int, default=500
             A heat map of more queries or training rows shows so many of each, evenly spaced in
             their sorted order; the label of the axis says so. None shows all.
         colorbar : bool, default=True
             Whether to add a colour bar.
-        image_kwargs : dict, default=None
-            Passed on to :meth:`matplotlib.axes.Axes.imshow`.
-        bar_kwargs : dict, default=None
-            Passed on to :meth:`matplotlib.axes.Axes.barh`.
+        image_kwargs, bar_kwargs : dict, default=None
+            Passed on to :meth:`matplotlib.axes.Axes.imshow` and :meth:`matplotlib.axes.Axes.barh`.
 
         Returns
         -------
@@ -248,30 +216,27 @@ class AttentionDisplay:
         if kind not in ("heatmap", "bars"):
             raise ValueError(f"kind must be 'heatmap' or 'bars'; got {kind!r}.")
         n_queries = self.weights.shape[-2]
-        chosen = range(n_queries) if queries is None else queries
-        shown = positions("queries", chosen, n_queries, "queries")
+        if queries is None:
+            queries = range(n_queries if kind == "heatmap" else 1)
+        shown = inputs.positions("queries", queries, n_queries, "queries")
         self.image_: Any = None
         self.colorbar_: Any = None
         self.images_: list[Any] = []
         self.bars_: list[Any] = []
-        if kind == "heatmap":
-            self._draw_images(ax, shown, max_rows, image_kwargs)
-            if colorbar:
-                self._add_colorbar()
-        else:
-            self._draw_bars(ax, shown[:1] if queries is None else shown, top_k, bar_kwargs)
+        if kind == "bars":
+            self._draw_bars(ax, shown, top_k, bar_kwargs)
+            return self
+        self._draw_images(ax, shown, max_rows, image_kwargs)
+        if colorbar:
+            self._add_colorbar()
         return self
 
     def _draw_images(self, ax: Any, shown: Any, max_rows: int | None, given: Any) -> None:
         heads = self.weights if self.weights.ndim == 3 else self.weights[None]
         axes = self._on(several_axes(ax, len(heads), "head", (4.6, 4.0)))
         values = None if self.query_values is None else self.query_values[shown]
-        order = np.arange(len(shown)) if values is None else np.argsort(values, kind="stable")
-        rows = shown[evenly_spaced(order, max_rows)]
-        columns = np.arange(heads.shape[-1])
-        if self.key_values is not None:
-            columns = np.argsort(self.key_values, kind="stable")
-        columns = evenly_spaced(columns, max_rows)
+        rows = shown[inputs.shown_rows(values, len(shown), max_rows)]
+        columns = inputs.shown_rows(self.key_values, heads.shape[-1], max_rows)
         origin = "upper" if values is None else "lower"
         defaults = {**weight_colors(heads), "aspect": "auto", "origin": origin}
         style = styled("AxesImage", defaults, given)
@@ -303,30 +268,29 @@ class AttentionDisplay:
                 f"kind='bars' needs the weights of one head; got {len(self.weights)} heads. Pass "
                 "those of one, weights[0]."
             )
-        top_k = whole_number("top_k", top_k, 1)
+        top_k = inputs.whole_number("top_k", top_k, 1)
         axes = self._on(several_axes(ax, len(shown), "query", (4.2, 3.6)))
         for panel, query in zip(axes, shown, strict=True):
             weights = self.weights[query]
             rows = np.argsort(-np.abs(weights), kind="stable")[:top_k][::-1]
-            hatches = ["" if weight >= 0.0 else "///" for weight in weights[rows]]
-            defaults = {"color": "tab:blue", "edgecolor": "black", "hatch": hatches}
-            style = styled("Rectangle", defaults, given)
-            self.bars_.append(panel.barh(np.arange(len(rows)), weights[rows], **style))
-            panel.set_yticks(np.arange(len(rows)), [self._named(row) for row in rows])
-            whole = f"{len(rows)} of {len(weights):,} rows, sum {weights[rows].sum():.2f}"
+            places, largest = np.arange(len(rows)), weights[rows]
+            hatches = ["" if weight >= 0.0 else "///" for weight in largest]
+            style = {"color": "tab:blue", "edgecolor": "black", "hatch": hatches}
+            self.bars_.append(panel.barh(places, largest, **styled("Rectangle", style, given)))
+            panel.set_yticks(places, [self._named(row) for row in rows])
+            whole = f"{len(rows)} of {len(weights):,} rows, sum {largest.sum():.2f}"
             at = "" if self.query_values is None else f" at {self.query_values[query]:.3g}"
-            panel.set(
-                xlabel=f"attention weight ({whole})", ylabel=f"training row, query {query}{at}"
-            )
+            panel.set_xlabel(f"attention weight ({whole})")
+            panel.set_ylabel(f"training row, query {query}{at}")
             panel.axvline(0.0, color="black", lw=0.8)
 
-    def _on(self, axes: NDArray[Any]) -> NDArray[Any]:
+    def _on(self, axes: Any) -> Any:
         self.axes_, self.ax_, self.figure_ = axes, axes[0], axes[0].figure
         return axes
 
     def _label(self, what: str, values: Any, shown: Any, total: int) -> str:
         name = what if values is None else f"{self.feature_name or 'value'} of the {what}"
-        return name + shown_of(len(shown), total)
+        return name + inputs.shown_of(len(shown), total)
 
     def _named(self, row: int) -> str:
         if self.key_values is None:
@@ -337,8 +301,7 @@ class AttentionDisplay:
 def _values(values: Any, number: int, name: str) -> Array | None:
     if values is None:
         return None
-    array = as_array(values)
-    array = array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    array = inputs.as_column(values)
     if array.shape != (number,):
         raise ValueError(
             f"{name} must hold one value for each, shape ({number},); got {array.shape}. "

@@ -1,20 +1,17 @@
-"""How the criterion depends on the bandwidth."""
+"""Display of a selection criterion against the bandwidth."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import clone
 
-from skattn.inspection._drawing import log_ticks, one_axes, styled
-from skattn.inspection._inputs import as_array, taken_apart
+from skattn.inspection import _inputs as inputs
+from skattn.inspection._drawing import Array, Style, draw_line, log_ticks, one_axes, twin_axes
 
-Array = NDArray[np.float64]
-
-# What the criteria are called on an axis.
+# Labels of the criteria on an axis.
 _NAMES = {
     "loo": "mean squared leave-one-out error",
     "gcv": "generalised cross-validation",
@@ -24,6 +21,7 @@ _NAMES = {
 _MOST_RISE = 10.0
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class BandwidthDisplay:
     """A selection criterion and the effective degrees of freedom against the bandwidth.
 
@@ -31,35 +29,28 @@ class BandwidthDisplay:
 
     Parameters
     ----------
-    bandwidths : ndarray of shape (n_bandwidths,)
-        Ascending: bandwidths of the only feature, or multiples of the fitted ones.
-    values : ndarray of shape (n_bandwidths,)
-        The criterion there.
+    bandwidths, values : ndarray of shape (n_bandwidths,)
+        Bandwidths of the only feature, or multiples of the fitted ones, ascending; and the
+        criterion there.
     effective_dof : ndarray of shape (n_bandwidths,), default=None
         Effective degrees of freedom there.
     fitted : float, default=None
         The fitted bandwidth, in the same unit.
     criterion : {"loo", "gcv", "aicc"}, default="loo"
-        Which criterion.
+        Name of the criterion.
     bandwidth_name : str, default="bandwidth"
-        What the bandwidths are, for the axis.
+        Name of the bandwidths, for the axis.
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-        The figure drawn on.
-    ax_ : matplotlib Axes
-        The axes of the criterion.
+    figure_, ax_ : matplotlib Figure and matplotlib Axes
+        The figure drawn on, and the axes of the criterion.
     dof_ax_ : matplotlib Axes
         The axes of the degrees of freedom; None without them.
-    line_ : matplotlib Line2D
-        The criterion.
-    minimum_ : matplotlib Line2D
-        Its least value.
-    fitted_line_ : matplotlib Line2D
-        The fitted bandwidth; None without.
-    dof_line_ : matplotlib Line2D
-        The degrees of freedom; None without them.
+    line_, minimum_ : matplotlib Line2D
+        The criterion, and the least value of it.
+    fitted_line_, dof_line_ : matplotlib Line2D
+        The fitted bandwidth and the degrees of freedom; None without them.
 
     See Also
     --------
@@ -78,22 +69,12 @@ class BandwidthDisplay:
     True
     """
 
-    def __init__(
-        self,
-        *,
-        bandwidths: Any,
-        values: Any,
-        effective_dof: Any = None,
-        fitted: float | None = None,
-        criterion: str = "loo",
-        bandwidth_name: str = "bandwidth",
-    ) -> None:
-        self.bandwidths = bandwidths
-        self.values = values
-        self.effective_dof = effective_dof
-        self.fitted = fitted
-        self.criterion = criterion
-        self.bandwidth_name = bandwidth_name
+    bandwidths: Any
+    values: Any
+    effective_dof: Any = None
+    fitted: float | None = None
+    criterion: str = "loo"
+    bandwidth_name: str = "bandwidth"
 
     @classmethod
     def from_estimator(
@@ -123,12 +104,12 @@ class BandwidthDisplay:
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             Their targets.
         sample_weight, groups : array-like of shape (n_samples,), default=None
-            As for `fit` of the regressor; the steps before it in a pipeline do without.
+            Passed to `fit` of the regressor; the steps before it in a pipeline do without.
         criterion : {"loo", "gcv", "aicc"}, default=None
-            Which criterion; None is the one the estimator chooses by, or "loo".
+            Criterion to draw; None is the one the estimator chooses by, or "loo".
         multiples : array-like of shape (n_bandwidths,), default=None
-            At which multiples of the fitted bandwidths. None is 41 from 1/16 to 16. Features that
-            are smoothed out remain so.
+            Multiples of the fitted bandwidths to draw it at. None is 41 from 1/16 to 16. Features
+            that are smoothed out remain so.
         effective_dof : bool, default=True
             Whether to compute the effective degrees of freedom, which takes
             O(n_bandwidths * n_samples ** 2) time.
@@ -150,29 +131,24 @@ class BandwidthDisplay:
         TypeError
             If the estimator is, or ends in, another regressor.
         """
-        before, model = taken_apart(estimator, "criterion_curve", "a NadarayaWatsonRegressor")
+        before, model = inputs.unwrapped(estimator, "criterion_curve", "a NadarayaWatsonRegressor")
         name, factors = _criterion(model, criterion), _factors(multiples)
         if before is not None:
             X = clone(before).fit_transform(X, y)
         model = _fitted(model, X, y, sample_weight=sample_weight, groups=groups)
-        rows = factors[:, None] * model.bandwidth_
-        unit = float(model.bandwidth_[0]) if len(model.bandwidth_) == 1 else 1.0
-        display = cls(
-            bandwidths=factors * unit,
+        rows, is_one = factors[:, None] * model.bandwidth_, len(model.bandwidth_) == 1
+        fitted = float(model.bandwidth_[0]) if is_one else 1.0
+        return cls(
+            bandwidths=factors * fitted,
             values=model.criterion_curve(rows, criterion=name),
             effective_dof=_dof(model, rows, X, y, sample_weight) if effective_dof else None,
-            fitted=unit,
+            fitted=fitted,
             criterion=name,
-            bandwidth_name="bandwidth" if rows.shape[1] == 1 else "multiple of the bandwidths",
-        )
-        return display.plot(ax, **plot_kwargs)
+            bandwidth_name="bandwidth" if is_one else "multiple of the bandwidths",
+        ).plot(ax, **plot_kwargs)
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        line_kwargs: Mapping[str, Any] | None = None,
-        dof_kwargs: Mapping[str, Any] | None = None,
+        self, ax: Any = None, *, line_kwargs: Style = None, dof_kwargs: Style = None
     ) -> BandwidthDisplay:
         """Draw the criterion, and the degrees of freedom on an axis to the right.
 
@@ -193,27 +169,26 @@ class BandwidthDisplay:
             With what was drawn.
         """
         ax = self.ax_ = one_axes(ax)
-        self.figure_, self.dof_ax_ = ax.figure, None
-        self.fitted_line_ = self.dof_line_ = None
+        self.figure_, self.dof_ax_, self.dof_line_ = ax.figure, None, None
+        self.fitted_line_ = None
         if self.effective_dof is not None:
             self._draw_dof(dof_kwargs)
-        style = styled("Line2D", {"color": "black"}, line_kwargs)
-        (self.line_,) = ax.plot(self.bandwidths, self.values, **style)
+        self.line_ = draw_line(ax, self.bandwidths, self.values, line_kwargs, color="black")
         least = int(np.nanargmin(self.values))
         label = f"least, at {self.bandwidths[least]:.3g}"
         style = {"color": "tab:red", "marker": "o", "ls": "", "ms": 8, "label": label}
-        (self.minimum_,) = ax.plot(self.bandwidths[least], self.values[least], **style)
+        self.minimum_ = draw_line(ax, self.bandwidths[least], self.values[least], **style)
         if self.fitted is not None:
             style = {"color": "0.5", "ls": ":", "label": f"fitted, {self.fitted:.3g}"}
             self.fitted_line_ = ax.axvline(self.fitted, **style)
         ax.set(xscale="log", xlabel=self.bandwidth_name)
         ax.set_ylabel(_NAMES.get(self.criterion, self.criterion))
         log_ticks(ax.xaxis)
-        self._leave_room()
+        self._clip_criterion()
         ax.legend(fontsize="small", loc="upper center")  # where neither curve runs
         return self
 
-    def _leave_room(self) -> None:
+    def _clip_criterion(self) -> None:
         """Let values far above most others leave the axes: the minimum is to be seen."""
         values = np.asarray(self.values)[np.isfinite(self.values)]
         low = float(values.min(initial=np.inf))
@@ -222,15 +197,12 @@ class BandwidthDisplay:
             self.ax_.set_ylim(low - 0.05 * reach, low + reach)
 
     def _draw_dof(self, given: Any) -> None:
-        twin = self.dof_ax_ = self.ax_.twinx()
-        style = styled("Line2D", {"color": "tab:blue", "ls": "--"}, given)
-        (self.dof_line_,) = twin.plot(self.bandwidths, self.effective_dof, **style)
+        label = "effective degrees of freedom (dashed)"
+        twin = self.dof_ax_ = twin_axes(self.ax_, label, "tab:blue")
+        style = {"color": "tab:blue", "ls": "--"}
+        self.dof_line_ = draw_line(twin, self.bandwidths, self.effective_dof, given, **style)
         twin.set(yscale="log")
         log_ticks(twin.yaxis)
-        twin.set_ylabel("effective degrees of freedom (dashed)", color="tab:blue")
-        twin.tick_params(axis="y", labelcolor="tab:blue")
-        self.ax_.set_zorder(twin.get_zorder() + 1)  # the legend over both
-        self.ax_.patch.set_visible(False)
 
 
 def _criterion(model: Any, criterion: str | None) -> str:
@@ -248,7 +220,7 @@ def _factors(multiples: Any) -> Array:
     """Multiples in ascending order."""
     if multiples is None:
         return np.geomspace(1 / 16, 16, 41)
-    factors = np.sort(as_array(multiples))
+    factors = np.sort(inputs.as_array(multiples))
     if factors.ndim != 1 or not (np.isfinite(factors) & (factors > 0.0)).all():
         raise ValueError(f"multiples must be positive finite numbers; got {multiples!r}.")
     return factors

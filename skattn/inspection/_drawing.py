@@ -1,4 +1,4 @@
-"""Axes to draw on, and styles: the only door to matplotlib."""
+"""Axes, styles, lines and ticks that displays share."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["log_ticks", "one_axes", "rank_ticks", "several_axes", "styled", "weight_colors"]
-
 Array = NDArray[np.float64]
+Style = Mapping[str, Any] | None  # keyword arguments of an artist
 
 # Weights below this share of the largest one are rounding where they are negative.
 _ROUNDING = 1e-12
@@ -20,27 +19,17 @@ _SATURATED, _NEAR = 0.25, 4.0
 _TICK_GAP = 0.09
 
 
-def _pyplot() -> Any:
+def several_axes(ax: Any, number: int, what: str, size: tuple[float, float]) -> NDArray[Any]:
+    """Axes given, or new ones side by side, each of some size in inches."""
     try:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise ImportError(
             'Displays need Matplotlib, which is not installed: pip install "skattn[plot]".'
         ) from error
-    return plt
-
-
-def one_axes(ax: Any, figsize: tuple[float, float] = (6.0, 4.0)) -> Any:
-    """The axes given, or new ones."""
-    return several_axes(ax, 1, "plot", figsize)[0]
-
-
-def several_axes(ax: Any, number: int, what: str, size: tuple[float, float]) -> NDArray[Any]:
-    """The axes given, or new ones side by side, each of some size in inches."""
-    plt = _pyplot()
     if ax is None:
-        shape = {"figsize": (number * size[0], size[1]), "squeeze": False}
-        return plt.subplots(1, number, layout="constrained", **shape)[1][0]
+        figsize = number * size[0], size[1]
+        return plt.subplots(1, number, squeeze=False, figsize=figsize, layout="constrained")[1][0]
     axes = np.array(ax, dtype=object).ravel()
     if len(axes) != number:
         raise ValueError(
@@ -50,14 +39,38 @@ def several_axes(ax: Any, number: int, what: str, size: tuple[float, float]) -> 
     return axes
 
 
-def styled(artist: str, defaults: Mapping[str, Any], given: Mapping[str, Any] | None) -> Any:
+def one_axes(ax: Any) -> Any:
+    """Axes given, or new ones."""
+    return several_axes(ax, 1, "plot", (6.0, 4.0))[0]
+
+
+def twin_axes(ax: Any, label: str, color: str | None = None, loc: str | None = None) -> Any:
+    """New axes over the same x, labelled at the right, drawn below those given and their legend."""
+    twin = ax.twinx()
+    twin.set_ylabel(label, loc=loc)
+    if color is not None:
+        twin.yaxis.label.set_color(color)
+        twin.tick_params(axis="y", labelcolor=color)
+    ax.set_zorder(twin.get_zorder() + 1)
+    ax.patch.set_visible(False)
+    return twin
+
+
+def styled(artist: str, defaults: Style, given: Style) -> Any:
     """Keyword arguments of a kind of artist, those given over the defaults; c is color."""
-    from matplotlib import artist as artists
     from matplotlib import cbook, collections, image, lines, patches
 
-    rooms = (lines, patches, collections, image, artists)
-    kind = next(getattr(room, artist) for room in rooms if hasattr(room, artist))
-    return {**defaults, **cbook.normalize_kwargs(dict(given or {}), kind)}
+    modules = (lines, patches, collections, image)
+    kind = next(getattr(module, artist) for module in modules if hasattr(module, artist))
+    merged: dict[str, Any] = {}
+    for style in (defaults, given):
+        merged |= cbook.normalize_kwargs(dict(style or {}), kind)
+    return merged
+
+
+def draw_line(ax: Any, x: Any, y: Any, given: Style = None, /, **style: Any) -> Any:
+    """Line or markers in a default style, or in that given."""
+    return ax.plot(x, y, **styled("Line2D", style, given))[0]
 
 
 def weight_colors(weights: Array) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Effects of training rows on predictions, which their weights alone do not tell."""
+"""Effects of training rows on predictions, which weights alone do not tell."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from skattn.inspection._inputs import Inside, as_array
+from skattn.inspection import _inputs as inputs
 
 
 def leave_row_out_effect(estimator: Any, X: Any, rows: Any = None) -> NDArray[np.floating]:
-    """How much predictions change when a training row is there: with it, less without it.
+    """Change of predictions that a training row makes: with it, less without it.
 
     Exact, without refitting: the row is taken out of the sums, and the metric is held (bandwidth,
     radii, projection and ranks; choosing them anew without the row would move predictions further).
@@ -58,11 +58,11 @@ def leave_row_out_effect(estimator: Any, X: Any, rows: Any = None) -> NDArray[np
     >>> leave_row_out_effect(model, [[0.1]]).round(2)  # the lightest row matters most
     array([[-0.45, -0.45,  0.75]])
     """
-    inside = Inside(estimator, "attention_weights")
+    fitted = inputs.Fitted(estimator, "attention_weights")
     if X is None:
         raise ValueError("X must be queries; None, the training rows without themselves, is none.")
-    model, queries = inside.model, inside.rows(X)
-    n_queries, n_rows = len(as_array(queries)), len(model._training_rows()[0])
+    model, queries = fitted.model, fitted.transform(X)
+    n_queries, n_rows = len(inputs.as_array(queries)), len(model._training_rows()[0])
     if rows is None:
         rows = np.broadcast_to(np.arange(n_rows), (n_queries, n_rows))
     rows = np.asarray(rows)

@@ -9,27 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-__all__ = [
-    "Inside",
-    "as_array",
-    "chosen_feature",
-    "chosen_target",
-    "evenly_spaced",
-    "feature_position",
-    "position",
-    "positions",
-    "rows_like",
-    "shown_of",
-    "taken_apart",
-    "whole_number",
-]
-
 Array = NDArray[np.float64]
 Indices = NDArray[np.intp]
 
 
 def as_array(values: Any) -> Array:
-    """Numbers as float64; of tensors, on whatever device, without their gradients."""
+    """Numbers as float64, from tensors on any device, with or without gradients, too."""
     if hasattr(values, "detach"):
         values = values.detach().cpu().double()
     if hasattr(values, "toarray"):
@@ -37,19 +22,18 @@ def as_array(values: Any) -> Array:
     return np.asarray(values, dtype=np.float64)
 
 
-def taken_apart(
+def as_column(values: Any) -> Array:
+    """Numbers as float64, without the axis of a single column."""
+    array = as_array(values)
+    return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+
+
+def unwrapped(
     estimator: Any, method: str, kind: str = "one of skattn's regressors"
 ) -> tuple[Any, Any]:
-    """The steps before a regressor, or None, and the regressor, of a search or pipeline.
+    """Steps before the regressor of a pipeline or search, or None, and the regressor.
 
-    Parameters
-    ----------
-    estimator : estimator
-        A regressor, or a pipeline or fitted search around one.
-    method : str
-        What the regressor must be able to do.
-    kind : str
-        Which regressors are, for a message.
+    The regressor must have a method; `kind` says for the message which regressors do.
     """
     estimator = getattr(estimator, "best_estimator_", estimator)
     is_pipeline = hasattr(estimator, "steps")
@@ -63,24 +47,21 @@ def taken_apart(
     return before, model
 
 
-class Inside:
-    """A regressor, taken out of a search or pipeline, and rows as it sees them.
-
-    Parameters
-    ----------
-    estimator : estimator
-        Fitted; a regressor, or a pipeline or search around one.
-    method : str, default="predict"
-        What the regressor must be able to do.
-    """
+class Fitted:
+    """Fitted regressor with a method, taken out of a search or pipeline around it."""
 
     def __init__(self, estimator: Any, method: str = "predict") -> None:
-        self.before, self.model = taken_apart(estimator, method)
+        self.before, self.model = unwrapped(estimator, method)
         check_is_fitted(self.model)
 
-    def rows(self, X: Any) -> Any:
+    def transform(self, X: Any) -> Any:
         """Rows after the steps before the regressor; None stays None."""
         return X if X is None or self.before is None else self.before.transform(X)
+
+    def interval(self, X: Any, coverage: float, local: bool, target: int | None) -> Array:
+        """Lower and upper bounds of one output."""
+        bounds = self.model.predict_interval(self.transform(X), coverage, local=local)
+        return chosen_target(bounds, target, axis=2).T
 
     @property
     def names(self) -> list[str]:
@@ -91,9 +72,17 @@ class Inside:
                 names = self.before.get_feature_names_out()
             except (AttributeError, ValueError):  # some step has no names to give
                 names = None
-        if names is None:
-            names = [f"x{j}" for j in range(self.model.n_features_in_)]
-        return [str(name) for name in names]
+        return feature_names(names, self.model.n_features_in_)
+
+
+def feature_names(names: Any, n_features: int) -> list[str]:
+    """Names given, or x0, x1, ... for None."""
+    return [f"x{j}" for j in range(n_features)] if names is None else [str(name) for name in names]
+
+
+def listed(names: list[str]) -> str:
+    """At most twenty names, for a message."""
+    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
 
 
 def rows_like(X: Any, rows: Array) -> Any:
@@ -111,7 +100,7 @@ def _is_whole(value: Any, low: int, beyond: int | None = None) -> bool:
 
 
 def whole_number(name: str, value: Any, least: int, otherwise: str = "") -> int:
-    """A number of things; `otherwise` is what else the parameter may be, for the message."""
+    """Checked number of things; `otherwise` adds to the message what else it may be."""
     if not _is_whole(value, least):
         raise ValueError(
             f"{name} must be a whole number, at least {least}{otherwise}; got {value!r}."
@@ -120,7 +109,7 @@ def whole_number(name: str, value: Any, least: int, otherwise: str = "") -> int:
 
 
 def position(name: str, value: Any, total: int, things: str, first: int = 0) -> int:
-    """A checked position among some things; with `first` of -total, from the end too."""
+    """Checked position among some things; with `first` of -total, from the end too."""
     if not _is_whole(value, first, total):
         raise ValueError(
             f"{name} must be the position of one of {total} {things}, from 0 to {total - 1}; got "
@@ -145,38 +134,28 @@ def positions(name: str, values: Any, total: int, things: str) -> Indices:
 
 
 def feature_position(feature: int | str, names: list[str], parameter: str = "feature") -> int:
-    """The position of a feature given by position or name."""
+    """Position of a feature given by position or name."""
     if isinstance(feature, str) and feature in names:
         return names.index(feature)
     if _is_whole(feature, 0, len(names)):
         return int(feature)
     raise ValueError(
         f"{parameter} must be the name or the position, from 0 to {len(names) - 1}, of one of "
-        f"{len(names)} features; got {feature!r}. The names are {', '.join(names[:20])}"
-        f"{', ...' if len(names) > 20 else ''}."
+        f"{len(names)} features; got {feature!r}. The names are {listed(names)}."
     )
 
 
 def chosen_feature(feature: int | str | None, names: list[str]) -> int | None:
-    """The position of a feature given by position or name; None only where it is not clear."""
+    """Position of a feature given by position or name; None only where it is not clear."""
     if feature is None:
         return 0 if len(names) == 1 else None
     return feature_position(feature, names)
 
 
-def chosen_target(values: Array, target: int | None, axis: int = -1) -> Array:
-    """The values of one output, of arrays whose outputs come last where there are several.
-
-    Parameters
-    ----------
-    values : ndarray
-    target : int or None
-    axis : int, default=-1
-        How many axes there are before the outputs: values of as many dimensions have none. -1 for
-        one axis.
-    """
-    n_before = 1 if axis == -1 else axis
-    if values.ndim == n_before:
+def chosen_target(values: Any, target: int | None, axis: int = 1) -> Array:
+    """One output of values that may have an axis of several; target None is the only one."""
+    values = as_array(values)
+    if values.ndim == axis:
         return values
     n_outputs = values.shape[-1]
     if target is None and n_outputs == 1:
@@ -184,11 +163,12 @@ def chosen_target(values: Array, target: int | None, axis: int = -1) -> Array:
     return values[..., position("target", target, n_outputs, "outputs")]
 
 
-def evenly_spaced(order: Indices, most: int | None) -> Indices:
-    """At most so many of some positions, evenly spaced, both ends included; None for all."""
-    if most is None or len(order) <= whole_number("max_rows", most, 2, ", or None for all rows"):
+def shown_rows(values: Array | None, n_rows: int, most: int | None) -> Indices:
+    """Positions sorted by values, if any; at most so many, evenly spaced with both ends."""
+    order = np.arange(n_rows) if values is None else np.argsort(values, kind="stable")
+    if most is None or n_rows <= whole_number("max_rows", most, 2, ", or None for all rows"):
         return order
-    return order[np.linspace(0, len(order) - 1, most).astype(np.intp)]
+    return order[np.linspace(0, n_rows - 1, most).astype(np.intp)]
 
 
 def shown_of(shown: int, total: int) -> str:

@@ -1,43 +1,37 @@
-"""Whether intervals hold what they promise."""
+"""Display of prediction intervals beside the targets that were observed."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skattn.inspection._drawing import one_axes, styled
-from skattn.inspection._inputs import Inside, as_array, chosen_target, evenly_spaced, shown_of
+from skattn.inspection import _inputs as inputs
+from skattn.inspection._drawing import Style, draw_line, one_axes, styled
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class PredictionIntervalDisplay:
-    """Prediction intervals beside the targets that came out: how many are inside, and where.
+    """Prediction intervals beside the targets observed: how many are inside, and where.
 
-    Use :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores what they
-    compute.
+    Made by :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores the results.
 
     Parameters
     ----------
-    targets : ndarray of shape (n_queries,)
-        What came out.
-    lower, upper : ndarray of shape (n_queries,)
-        Bounds of the intervals.
+    targets, lower, upper : ndarray of shape (n_queries,)
+        Observed targets, and bounds of the intervals.
     coverage : float, default=None
         The share of targets that was to be inside.
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-        The figure drawn on.
-    ax_ : matplotlib Axes
-        The axes drawn on.
+    figure_, ax_ : matplotlib Figure and matplotlib Axes
+        The figure and the axes drawn on.
     intervals_ : matplotlib LineCollection
         The intervals, a line each.
-    hits_ : matplotlib Line2D
-        The targets inside.
-    misses_ : matplotlib Line2D
-        The targets outside.
+    hits_, misses_ : matplotlib Line2D
+        The targets inside, and those outside.
 
     See Also
     --------
@@ -58,13 +52,10 @@ class PredictionIntervalDisplay:
     '1 of 3 missed (coverage 66.7 %)'
     """
 
-    def __init__(
-        self, *, targets: Any, lower: Any, upper: Any, coverage: float | None = None
-    ) -> None:
-        self.targets = targets
-        self.lower = lower
-        self.upper = upper
-        self.coverage = coverage
+    targets: Any
+    lower: Any
+    upper: Any
+    coverage: float | None = None
 
     @classmethod
     def from_estimator(
@@ -94,7 +85,7 @@ class PredictionIntervalDisplay:
         local : bool, default=False
             Whether the width follows the noise.
         target : int, default=None
-            Which output, where there are several.
+            Position of the output to draw, where there are several.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **plot_kwargs : dict
@@ -110,15 +101,9 @@ class PredictionIntervalDisplay:
         ValueError
             If a parameter is out of range, a target is NaN, or no query has an interval.
         """
-        inside = Inside(estimator, "predict_interval")
-        bounds = inside.model.predict_interval(inside.rows(X), coverage, local=local)
-        return cls.from_predictions(
-            chosen_target(as_array(y), target),
-            chosen_target(as_array(bounds), target, axis=2),
-            coverage=coverage,
-            ax=ax,
-            **plot_kwargs,
-        )
+        bounds = inputs.Fitted(estimator, "predict_interval").interval(X, coverage, local, target).T
+        targets = inputs.chosen_target(y, target)
+        return cls.from_predictions(targets, bounds, coverage=coverage, ax=ax, **plot_kwargs)
 
     @classmethod
     def from_predictions(
@@ -135,7 +120,7 @@ class PredictionIntervalDisplay:
         Parameters
         ----------
         y : array-like or tensor of shape (n_queries,)
-            What came out, nowhere NaN.
+            Observed targets, none of them NaN.
         intervals : array-like or tensor of shape (n_queries, 2)
             Lower and upper bounds; NaN for queries without an interval, which are left out.
         coverage : float, default=None
@@ -155,17 +140,15 @@ class PredictionIntervalDisplay:
         ValueError
             If the shapes do not fit, a target is NaN, or no query has an interval.
         """
-        targets, bounds = as_array(y), as_array(intervals)
-        targets = targets[:, 0] if targets.ndim == 2 and targets.shape[1] == 1 else targets
+        targets, bounds = inputs.as_column(y), inputs.as_array(intervals)
         if targets.ndim != 1 or bounds.shape != (len(targets), 2):
             raise ValueError(
                 "intervals must have shape (n_queries, 2) and y shape (n_queries,); got "
                 f"{bounds.shape} and {targets.shape}. Choose one output of several."
             )
         lower, upper = bounds.T
-        return cls(targets=targets, lower=lower, upper=upper, coverage=coverage).plot(
-            ax, **plot_kwargs
-        )
+        display = cls(targets=targets, lower=lower, upper=upper, coverage=coverage)
+        return display.plot(ax, **plot_kwargs)
 
     def plot(
         self,
@@ -173,9 +156,9 @@ class PredictionIntervalDisplay:
         *,
         order: str = "width",
         max_rows: int | None = 300,
-        interval_kwargs: Mapping[str, Any] | None = None,
-        hit_kwargs: Mapping[str, Any] | None = None,
-        miss_kwargs: Mapping[str, Any] | None = None,
+        interval_kwargs: Style = None,
+        hit_kwargs: Style = None,
+        miss_kwargs: Style = None,
     ) -> PredictionIntervalDisplay:
         """Draw the intervals side by side, and the targets inside and outside of them.
 
@@ -187,9 +170,9 @@ class PredictionIntervalDisplay:
             Whether intervals are sorted by their width, and drawn around zero, or by their middle,
             and drawn where they are.
         max_rows : int, default=300
-            Of more queries, so many are drawn, evenly spaced in that order; the label of the axis
-            says so. None draws all. The coverage in the legend is always that of all that have an
-            interval.
+            Number of queries drawn where there are more, evenly spaced in that order; the label of
+            the axis says so. None draws all. The coverage in the legend is always that of all
+            queries that have an interval.
         interval_kwargs, hit_kwargs, miss_kwargs : dict, default=None
             Passed on to :meth:`matplotlib.axes.Axes.vlines` for the intervals, and to
             :meth:`matplotlib.axes.Axes.plot` for targets inside and outside.
@@ -211,14 +194,14 @@ class PredictionIntervalDisplay:
         self.figure_ = ax.figure
         middle = 0.5 * (self.lower + self.upper)
         by = self.upper - self.lower if order == "width" else middle
-        rows = evenly_spaced(known[np.argsort(by[known], kind="stable")], max_rows)
+        rows = known[inputs.shown_rows(by[known], len(known), max_rows)]
         base = middle[rows] if order == "width" else np.zeros(len(rows))
         style = {"colors": "tab:blue", "alpha": 0.45, "linewidths": max(0.7, 180 / len(rows))}
         style = styled("LineCollection", {**style, "label": "interval"}, interval_kwargs)
         ends = self.lower[rows] - base, self.upper[rows] - base
         self.intervals_ = ax.vlines(np.arange(len(rows)), *ends, **style)
         self._draw_targets(known, rows, base, hit_kwargs, miss_kwargs)
-        ax.set_xlabel(f"query, by {order} of the interval" + shown_of(len(rows), len(known)))
+        ax.set_xlabel(f"query, by {order} of the interval" + inputs.shown_of(len(rows), len(known)))
         ax.set_ylabel("target less middle" if order == "width" else "target")
         ax.legend(fontsize="small")
         return self
@@ -239,19 +222,16 @@ class PredictionIntervalDisplay:
             )
         return known
 
-    def _draw_targets(
-        self, known: Any, rows: Any, base: Any, hit_kwargs: Any, miss_kwargs: Any
-    ) -> None:
+    def _draw_targets(self, known: Any, rows: Any, base: Any, hit: Style, miss: Style) -> None:
         inside = (self.lower <= self.targets) & (self.targets <= self.upper)
-        places, heights, hit = np.arange(len(rows)), self.targets[rows] - base, inside[rows]
+        heights = self.targets[rows] - base
+        hits, misses = np.flatnonzero(inside[rows]), np.flatnonzero(~inside[rows])
         style = {"color": "0.25", "marker": ".", "ls": "", "ms": 4, "label": "target inside"}
-        style = styled("Line2D", style, hit_kwargs)
-        (self.hits_,) = self.ax_.plot(places[hit], heights[hit], **style)
+        self.hits_ = draw_line(self.ax_, hits, heights[hits], hit, **style)
         asked = "" if self.coverage is None else f", asked for {100 * self.coverage:g} %"
         missed = f"{(~inside[known]).sum():,} of {len(known):,} missed"
         label = f"{missed} (coverage {100 * inside[known].mean():.1f} %{asked})"
         if len(known) < len(inside):
             label += f",\n{len(inside) - len(known):,} without interval left out"
         style = {"color": "tab:red", "marker": "x", "ls": "", "ms": 6, "label": label}
-        style = styled("Line2D", style, miss_kwargs)
-        (self.misses_,) = self.ax_.plot(places[~hit], heights[~hit], **style)
+        self.misses_ = draw_line(self.ax_, misses, heights[misses], miss, **style)

@@ -1,21 +1,23 @@
-"""How training went."""
+"""Display of the losses of training."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from skattn.inspection._drawing import one_axes, styled
-from skattn.inspection._inputs import Inside, as_array
+from skattn.inspection import _inputs as inputs
+from skattn.inspection._drawing import Style, draw_line, one_axes, twin_axes
 
 # Colours and styles, so that models differ in greyscale too.
 _STYLES = ("-", "--", "-.", ":")
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LossCurveDisplay:
-    """The loss after each step of training, and the score at rows held out, of some models.
+    """The loss after each step of training, and the score at validation rows, of some models.
 
     Use :meth:`from_estimator` or :meth:`from_estimators`; the constructor stores what they collect.
 
@@ -24,20 +26,16 @@ class LossCurveDisplay:
     losses : dict of str to ndarray of shape (n_steps + 1,)
         The loss before the first step and after each, by the name of the model.
     validation_scores : dict of str to ndarray, default=None
-        R squared at the rows held out, of the models that held any out.
+        R squared at the validation rows, of the models that have any.
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-        The figure drawn on.
-    ax_ : matplotlib Axes
-        The axes of the losses.
+    figure_, ax_ : matplotlib Figure and matplotlib Axes
+        The figure drawn on, and the axes of the losses.
     validation_ax_ : matplotlib Axes
         The axes of the scores; None where no model has any.
-    lines_ : list of matplotlib Line2D
-        The losses, a line for each model.
-    validation_lines_ : list of matplotlib Line2D
-        The scores, a line for each model that has any.
+    lines_, validation_lines_ : list of matplotlib Line2D
+        The losses, a line for each model; and the scores, a line for each model that has any.
 
     Notes
     -----
@@ -56,9 +54,8 @@ class LossCurveDisplay:
     True
     """
 
-    def __init__(self, *, losses: Any, validation_scores: Any = None) -> None:
-        self.losses = losses
-        self.validation_scores = validation_scores
+    losses: Any
+    validation_scores: Any = None
 
     @classmethod
     def from_estimator(
@@ -96,7 +93,7 @@ class LossCurveDisplay:
         ValueError
             If the estimator has no losses.
         """
-        name = name or type(Inside(estimator).model).__name__
+        name = name or type(inputs.Fitted(estimator).model).__name__
         return cls.from_estimators({name: estimator}, ax=ax, **plot_kwargs)
 
     @classmethod
@@ -126,26 +123,22 @@ class LossCurveDisplay:
         """
         losses, scores = {}, {}
         for name, estimator in estimators.items():
-            model = Inside(estimator).model
+            model = inputs.Fitted(estimator).model
             if not getattr(model, "loss_curve_", None):
                 raise ValueError(
                     f"estimators must be fitted and have a loss_curve_ that is not empty; "
                     f"{name!r} is a {type(model).__name__} without. Fit a "
                     "ParametricAttentionRegressor."
                 )
-            losses[name] = as_array(model.loss_curve_)
+            losses[name] = inputs.as_array(model.loss_curve_)
             if getattr(model, "validation_scores_", None):
-                scores[name] = as_array(model.validation_scores_)
+                scores[name] = inputs.as_array(model.validation_scores_)
         return cls(losses=losses, validation_scores=scores).plot(ax, **plot_kwargs)
 
     def plot(
-        self,
-        ax: Any = None,
-        *,
-        line_kwargs: Mapping[str, Any] | None = None,
-        validation_kwargs: Mapping[str, Any] | None = None,
+        self, ax: Any = None, *, line_kwargs: Style = None, validation_kwargs: Style = None
     ) -> LossCurveDisplay:
-        """Draw the losses, and the scores at rows held out on an axis to the right.
+        """Draw the losses, and the scores at validation rows on an axis to the right.
 
         Parameters
         ----------
@@ -161,23 +154,20 @@ class LossCurveDisplay:
         """
         ax = self.ax_ = one_axes(ax)
         scores = self.validation_scores or {}
-        self.figure_, self.validation_ax_ = ax.figure, ax.twinx() if scores else None
+        self.figure_, self.validation_ax_ = ax.figure, None
         self.lines_, self.validation_lines_ = [], []
+        if scores:
+            self.validation_ax_ = twin_axes(ax, "R squared at rows held out (circles)")
         for i, (name, losses) in enumerate(self.losses.items()):
-            look = {"color": f"C{i % 10}", "ls": _STYLES[i % 4]}
-            style = styled("Line2D", {**look, "label": name}, line_kwargs)
-            self.lines_ += ax.plot(np.arange(len(losses)), losses, **style)
-            if self.validation_ax_ is not None and name in scores:
-                self.validation_ax_.set_ylabel("R squared at rows held out (circles)")
-                held = {**look, "marker": "o", "mfc": "none", "lw": 0.8}
-                held = styled("Line2D", {**held, "label": f"{name}, held out"}, validation_kwargs)
-                places = np.arange(len(scores[name]))
-                self.validation_lines_ += self.validation_ax_.plot(places, scores[name], **held)
+            style = {"color": f"C{i % 10}", "ls": _STYLES[i % 4], "label": name}
+            drawn = ax, np.arange(len(losses)), losses
+            self.lines_.append(draw_line(*drawn, line_kwargs, **style))
+            if name in scores:
+                style |= {"label": f"{name}, held out", "marker": "o", "mfc": "none", "lw": 0.8}
+                held = self.validation_ax_, np.arange(len(scores[name])), scores[name]
+                self.validation_lines_.append(draw_line(*held, validation_kwargs, **style))
         ax.set(xlabel="step", ylabel="training loss")
         ax.xaxis.get_major_locator().set_params(integer=True)
-        if self.validation_ax_ is not None:
-            ax.set_zorder(self.validation_ax_.get_zorder() + 1)  # the legend over both
-            ax.patch.set_visible(False)
         ax.legend(handles=[*self.lines_, *self.validation_lines_], fontsize="small")
         return self
 

@@ -3,32 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from skattn.inspection._drawing import one_axes, styled
-from skattn.inspection._inputs import (
-    Inside,
-    as_array,
-    chosen_target,
-    evenly_spaced,
-    feature_position,
-    rows_like,
-    shown_of,
-    whole_number,
-)
-
-Array = NDArray[np.float64]
+from skattn.inspection import _inputs as inputs
+from skattn.inspection._drawing import Array, Style, draw_line, one_axes, styled
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class RegressionDisplay:
     """Predictions over one feature with their band, or over two as a surface, with the data.
 
-    Use :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores what they
-    compute.
+    Made by :meth:`from_estimator` or :meth:`from_predictions`; the constructor stores the results.
 
     Parameters
     ----------
@@ -39,28 +27,24 @@ class RegressionDisplay:
     lower, upper : ndarray of shape (n_points,), default=None
         The band.
     band_name : str, default=None
-        What it is.
+        Name of the band, for the legend.
     data_values : ndarray of shape (n_rows,) or (n_rows, 2), default=None
-        The features of the data.
+        Features of the data.
     targets : ndarray of shape (n_rows,), default=None
-        Their targets.
+        Targets of the data.
     feature_names : tuple of str, default=("x0",)
         Names of the one or two features.
 
     Attributes
     ----------
-    figure_ : matplotlib Figure
-        The figure drawn on.
-    ax_ : matplotlib Axes
-        The axes drawn on.
+    figure_, ax_ : matplotlib Figure and matplotlib Axes
+        The figure and the axes drawn on.
     line_ : matplotlib Line2D
         The curve; None for a surface.
     band_ : matplotlib PolyCollection
         The band; None without one.
-    surface_ : matplotlib QuadMesh
-        The surface; None for a curve.
-    colorbar_ : matplotlib Colorbar
-        Its colour bar; None for a curve.
+    surface_, colorbar_ : matplotlib QuadMesh and matplotlib Colorbar
+        The surface and the colour bar of it; None for a curve.
     points_ : matplotlib PathCollection
         The data; None without.
 
@@ -80,26 +64,14 @@ class RegressionDisplay:
     '90 % prediction interval'
     """
 
-    def __init__(
-        self,
-        *,
-        grid: Any,
-        prediction: Any,
-        lower: Any = None,
-        upper: Any = None,
-        band_name: str | None = None,
-        data_values: Any = None,
-        targets: Any = None,
-        feature_names: tuple[str, ...] = ("x0",),
-    ) -> None:
-        self.grid = grid
-        self.prediction = prediction
-        self.lower = lower
-        self.upper = upper
-        self.band_name = band_name
-        self.data_values = data_values
-        self.targets = targets
-        self.feature_names = feature_names
+    grid: Any
+    prediction: Any
+    lower: Any = None
+    upper: Any = None
+    band_name: str | None = None
+    data_values: Any = None
+    targets: Any = None
+    feature_names: tuple[str, ...] = ("x0",)
 
     @classmethod
     def from_estimator(
@@ -135,13 +107,13 @@ class RegressionDisplay:
             The band around a curve: the prediction interval; two standard errors to either side; or
             none. A surface has none.
         coverage : float, default=0.9
-            That of the interval.
+            Coverage of the interval.
         local : bool, default=False
             Whether the width of the interval or the standard error varies with the noise.
         target : int, default=None
-            Which output, where there are several.
+            Position of the output to draw, where there are several.
         n_points : int, default=200
-            At how many values of a feature to predict; a surface has a quarter as many of each.
+            Number of values of a feature to predict at; a surface has a quarter of it for each.
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         **plot_kwargs : dict
@@ -161,31 +133,32 @@ class RegressionDisplay:
         """
         if band not in ("interval", "std", None):
             raise ValueError(f"band must be 'interval', 'std' or None; got {band!r}.")
-        data, names = as_array(X), _names(X)
+        data = inputs.as_array(X)
+        names = inputs.feature_names(getattr(X, "columns", None), data.shape[1])
         chosen = _chosen(features, names)
         axes, rows = _mesh(data, chosen, n_points)
-        rows = rows_like(X, rows)
-        prediction = chosen_target(as_array(estimator.predict(rows)), target)
+        rows, is_curve = inputs.rows_like(X, rows), len(chosen) == 1
+        prediction = inputs.chosen_target(estimator.predict(rows), target)
         lower, upper, name = None, None, None
-        if len(chosen) == 1 and band == "interval":
-            lower, upper = _interval(estimator, rows, coverage, local, target)
+        if is_curve and band == "interval":
+            fitted = inputs.Fitted(estimator, "predict_interval")
+            lower, upper = fitted.interval(rows, coverage, local, target)
             name = f"{100 * coverage:g} % prediction interval"
-        elif len(chosen) == 1 and band == "std":
-            reach = 2.0 * chosen_target(_standard_errors(estimator, rows, local), target)
+        elif is_curve and band == "std":
+            reach = 2.0 * _standard_errors(estimator, rows, local, target)
             lower, upper, name = prediction - reach, prediction + reach, "± 2 standard errors"
         held = " (other features at their medians)" if len(chosen) < len(names) else ""
         labels = [names[j] for j in chosen]
-        display = cls(
-            grid=axes[0] if len(chosen) == 1 else tuple(axes),
+        return cls(
+            grid=axes[0] if is_curve else tuple(axes),
             prediction=prediction.reshape([len(values) for values in axes[::-1]]),
             lower=lower,
             upper=upper,
             band_name=name,
-            data_values=data[:, chosen[0]] if len(chosen) == 1 else data[:, chosen],
-            targets=None if y is None else chosen_target(as_array(y), target),
+            data_values=data[:, chosen[0] if is_curve else chosen],
+            targets=None if y is None else inputs.chosen_target(y, target),
             feature_names=(labels[0] + held, *labels[1:]),
-        )
-        return display.plot(ax, **plot_kwargs)
+        ).plot(ax, **plot_kwargs)
 
     @classmethod
     def from_predictions(
@@ -206,14 +179,12 @@ class RegressionDisplay:
 
         Parameters
         ----------
-        grid : array-like or tensor of shape (n_points,)
-            Values of a feature, in any order.
-        prediction : array-like or tensor of shape (n_points,)
-            Predictions there.
+        grid, prediction : array-like or tensor of shape (n_points,)
+            Values of a feature, in any order, and predictions there.
         lower, upper : array-like or tensor of shape (n_points,), default=None
             The band; both or neither.
         band_name : str, default="band"
-            What it is, for the legend.
+            Name of the band, for the legend.
         data_values, targets : array-like or tensor of shape (n_rows,), default=None
             The data; both or neither.
         feature_name : str, default="x0"
@@ -235,7 +206,7 @@ class RegressionDisplay:
         """
         curve = _columns({"grid": grid, "prediction": prediction, "lower": lower, "upper": upper})
         data = _columns({"data_values": data_values, "targets": targets})
-        order = np.argsort(as_array(grid).ravel(), kind="stable")
+        order = np.argsort(inputs.as_array(grid).ravel(), kind="stable")
         curve = {name: None if v is None else v[order] for name, v in curve.items()}
         display = cls(**curve, **data, band_name=band_name, feature_names=(feature_name,))
         return display.plot(ax, **plot_kwargs)
@@ -245,10 +216,10 @@ class RegressionDisplay:
         ax: Any = None,
         *,
         max_rows: int | None = 2000,
-        line_kwargs: Mapping[str, Any] | None = None,
-        band_kwargs: Mapping[str, Any] | None = None,
-        surface_kwargs: Mapping[str, Any] | None = None,
-        point_kwargs: Mapping[str, Any] | None = None,
+        line_kwargs: Style = None,
+        band_kwargs: Style = None,
+        surface_kwargs: Style = None,
+        point_kwargs: Style = None,
     ) -> RegressionDisplay:
         """Draw the curve or the surface.
 
@@ -257,8 +228,8 @@ class RegressionDisplay:
         ax : matplotlib Axes, default=None
             Where to draw; None makes a new figure.
         max_rows : int, default=2000
-            Of more data, so many rows are drawn, evenly spaced in the order of the first feature;
-            the label of the axis says so. None draws all.
+            Number of rows of data drawn where there are more, evenly spaced in the order of the
+            first feature; the label of the axis says so. None draws all.
         line_kwargs, band_kwargs, surface_kwargs, point_kwargs : dict, default=None
             Passed on to :meth:`matplotlib.axes.Axes.plot` for the curve,
             :meth:`matplotlib.axes.Axes.fill_between` for the band,
@@ -281,48 +252,39 @@ class RegressionDisplay:
             style = {"color": "tab:blue", "alpha": 0.25, "linewidth": 0, "label": self.band_name}
             style = styled("PolyCollection", style, band_kwargs)
             self.band_ = ax.fill_between(self.grid, self.lower, self.upper, **style)
-        style = styled("Line2D", {"color": "black", "label": "prediction"}, line_kwargs)
-        (self.line_,) = ax.plot(self.grid, self.prediction, **style)
+        style = {"color": "black", "label": "prediction"}
+        self.line_ = draw_line(ax, self.grid, self.prediction, line_kwargs, **style)
         ax.set(xlabel=label, ylabel="target")
         ax.legend(fontsize="small")
         return self
 
-    def _draw_points(self, max_rows: int | None, defaults: Any, given: Any) -> str:
-        """Draw the data; what to add to the label of the first feature."""
+    def _draw_points(self, max_rows: int | None, look: Any, given: Any) -> str:
+        """Draw the data; return the addition to the label of the first feature."""
         if self.targets is None:
             return ""
         features = self.data_values.reshape(len(self.targets), -1)
-        rows = evenly_spaced(np.argsort(features[:, 0], kind="stable"), max_rows)
-        places = features[rows].T if features.shape[1] == 2 else (features[rows, 0], None)
-        first, second = places
-        defaults = {"s": 10.0, "linewidths": 0.5, "label": "data", **defaults}
-        targets = self.targets[rows]
-        if second is None:
-            second = targets
-        else:
-            defaults["c"] = targets
-        self.points_ = self.ax_.scatter(first, second, **{**defaults, **(given or {})})
-        return shown_of(len(rows), len(self.targets))
+        rows = inputs.shown_rows(features[:, 0], len(features), max_rows)
+        x, second, targets = features[rows, 0], features[rows, -1], self.targets[rows]
+        is_curve = features.shape[1] == 1
+        style = {"s": 10.0, "linewidths": 0.5, "label": "data", "c": targets, **look}
+        style = styled("PathCollection", style, given)
+        self.points_ = self.ax_.scatter(x, targets if is_curve else second, **style)
+        return inputs.shown_of(len(rows), len(self.targets))
 
     def _draw_surface(self, max_rows: int | None, surface_kwargs: Any, point_kwargs: Any) -> None:
-        known = [self.prediction] if self.targets is None else [self.prediction, self.targets]
-        limits = {
-            "cmap": "viridis",
-            "vmin": min(float(np.nanmin(values)) for values in known),
-            "vmax": max(float(np.nanmax(values)) for values in known),
-        }
+        known = np.append(self.prediction, [] if self.targets is None else self.targets)
+        limits = {"cmap": "viridis", "vmin": np.nanmin(known), "vmax": np.nanmax(known)}
         style = styled("QuadMesh", {"shading": "nearest", **limits}, surface_kwargs)
         self.surface_ = self.ax_.pcolormesh(*self.grid, self.prediction, **style)
         self.colorbar_ = self.figure_.colorbar(self.surface_, ax=self.ax_, label="target")
-        more = self._draw_points(
-            max_rows, {**limits, "s": 24.0, "edgecolors": "white"}, point_kwargs
-        )
+        look = {**limits, "s": 24.0, "edgecolors": "white"}
+        more = self._draw_points(max_rows, look, point_kwargs)
         self.ax_.set(xlabel=self.feature_names[0] + more, ylabel=self.feature_names[1])
 
 
 def _mesh(data: Array, chosen: list[int], n_points: int) -> tuple[list[Array], Array]:
     """Values of the chosen features over their range, and rows with the others at medians."""
-    n_points = whole_number("n_points", n_points, 2)
+    n_points = inputs.whole_number("n_points", n_points, 2)
     n_each = n_points if len(chosen) == 1 else max(2, n_points // 4)
     axes = [np.linspace(data[:, j].min(), data[:, j].max(), n_each) for j in chosen]
     columns = [values.ravel() for values in np.meshgrid(*axes)]
@@ -331,39 +293,26 @@ def _mesh(data: Array, chosen: list[int], n_points: int) -> tuple[list[Array], A
     return axes, rows
 
 
-def _interval(estimator: Any, rows: Any, coverage: float, local: bool, target: Any) -> Array:
-    """Lower and upper bounds."""
-    inside = Inside(estimator, "predict_interval")
-    bounds = inside.model.predict_interval(inside.rows(rows), coverage, local=local)
-    return chosen_target(as_array(bounds), target, axis=2).T
-
-
-def _standard_errors(estimator: Any, rows: Any, local: bool) -> Array:
-    inside = Inside(estimator)
-    if "return_std" not in inspect.signature(inside.model.predict).parameters:
+def _standard_errors(estimator: Any, rows: Any, local: bool, target: int | None) -> Array:
+    fitted = inputs.Fitted(estimator)
+    if "return_std" not in inspect.signature(fitted.model.predict).parameters:
         raise TypeError(
             "band='std' needs a regressor whose predict takes return_std; got "
-            f"{type(inside.model).__name__}. Pass one of skattn's, or band=None."
+            f"{type(fitted.model).__name__}. Pass one of skattn's, or band=None."
         )
-    std = inside.model.predict(inside.rows(rows), return_std="local" if local else True)[1]
-    return as_array(std)
-
-
-def _names(X: Any) -> list[str]:
-    columns = getattr(X, "columns", None)
-    if columns is not None:
-        return [str(name) for name in columns]
-    return [f"x{j}" for j in range(as_array(X).shape[1])]
+    rows = fitted.transform(rows)
+    std = fitted.model.predict(rows, return_std="local" if local else True)[1]
+    return inputs.chosen_target(std, target)
 
 
 def _chosen(features: Any, names: list[str]) -> list[int]:
     if features is None and len(names) > 2:
         raise ValueError(
             f"features must name one or two of the {len(names)} features; got None. The names are "
-            f"{', '.join(names[:20])}."
+            f"{inputs.listed(names)}."
         )
     given = range(len(names)) if features is None else np.atleast_1d(np.asarray(features, object))
-    chosen = [feature_position(feature, names, "features") for feature in given]
+    chosen = [inputs.feature_position(feature, names, "features") for feature in given]
     if len(chosen) not in (1, 2) or len(set(chosen)) < len(chosen):
         raise ValueError(
             f"features must be one feature, or a pair of different ones; got {features!r}."
@@ -373,7 +322,7 @@ def _chosen(features: Any, names: list[str]) -> list[int]:
 
 def _columns(given: dict[str, Any]) -> dict[str, Array | None]:
     """Columns of one length, of which the last two belong together."""
-    columns = {name: None if v is None else as_array(v).ravel() for name, v in given.items()}
+    columns = {name: None if v is None else inputs.as_array(v).ravel() for name, v in given.items()}
     lengths = {name: len(values) for name, values in columns.items() if values is not None}
     first, second = list(columns)[-2:]
     if len(set(lengths.values())) > 1 or (columns[first] is None) != (columns[second] is None):

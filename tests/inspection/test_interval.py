@@ -100,3 +100,12 @@ def test_errors_name_value_rule_and_remedy():
         PredictionIntervalDisplay.from_predictions(TARGETS, np.ones((3, 3)))
     with pytest.raises(ValueError, match="order must be 'width' or 'middle'; got 'size'"):
         PredictionIntervalDisplay.from_predictions(TARGETS, INTERVALS, order="size")
+
+
+def test_styles_may_use_short_names():
+    display = PredictionIntervalDisplay.from_predictions(
+        TARGETS, INTERVALS, hit_kwargs={"markersize": 3.0}, miss_kwargs={"ms": 10.0, "c": "C4"}
+    )
+    assert display.hits_.get_markersize() == 3.0
+    assert display.misses_.get_markersize() == 10.0
+    assert display.misses_.get_color() == "C4"

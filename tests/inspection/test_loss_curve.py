@@ -40,3 +40,10 @@ def test_models_without_losses(wave):
         LossCurveDisplay.from_estimator(model)
     with pytest.raises(NotFittedError):
         LossCurveDisplay.from_estimator(ParametricAttentionRegressor(), name="new")
+
+
+def test_given_styles_win_over_defaults():
+    display = LossCurveDisplay(losses={"one": [3.0, 2.0]}, validation_scores={"one": [0.0, 0.5]})
+    display.plot(line_kwargs={"ls": ":"}, validation_kwargs={"markerfacecolor": "red"})
+    assert display.line_.get_linestyle() == ":"
+    assert display.validation_lines_[0].get_markerfacecolor() == "red"
