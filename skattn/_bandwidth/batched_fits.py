@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from skattn._attention import run_blocks, slices
 from skattn._bandwidth.batched_local_fits import BatchedLines, BatchedMeans
+from skattn._geometry.distances import differences
 from skattn._geometry.training_set import Exclusion
 from skattn._smoother import BandwidthSlopes
 from skattn.kernels import Kernel
@@ -100,7 +101,7 @@ class BatchedFits:
         dtype = np.dtype(np.float32 if degree == 0 else np.float64)
         x = sample.coordinates
         x = x if degree else np.clip(x, -_FARTHEST, _FARTHEST).astype(dtype)
-        away = x.T[:, None, :] - x[sample.queries].T[:, :, None]
+        away = differences(x[sample.queries], x)
         weights = (sample.weights / sample.weights.max()).astype(dtype)
         self.weights = np.tile(weights, (len(away[0]), 1))
         queries, keys = sample.excluded.entries(0, len(x))

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 __all__ = [
     "Expansion",
     "candidates_near",
+    "differences",
     "distances",
     "excess_over_nearest",
-    "feature_squares",
     "rounding_of_excess",
     "squared_distances",
     "tensor_differences",
@@ -63,9 +63,9 @@ def distances(queries: Array, keys: Array) -> Array:
     return cdist(queries, keys)
 
 
-def feature_squares(queries: Array, keys: Array) -> Array:
-    """Squared differences feature by feature, (n_features, n_queries, n_keys)."""
-    return (queries.T[:, :, None] - keys.T[:, None, :]) ** 2
+def differences(queries: Array, keys: Array) -> Array:
+    """Keys less queries, feature by feature, (n_features, n_queries, n_keys)."""
+    return keys.T[:, None, :] - queries.T[:, :, None]
 
 
 def weighted_squares(

@@ -8,9 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skattn._geometry.distances import (
     Expansion,
     candidates_near,
+    differences,
     distances,
     excess_over_nearest,
-    feature_squares,
     squared_distances,
     weighted_squares,
 )
@@ -30,9 +30,9 @@ def test_distances_are_those_of_differences(d, rng):
     assert squared_distances(queries, keys, out) is out
     assert_allclose(out, expected, rtol=1e-14)
     assert_allclose(distances(queries, keys) ** 2, expected, rtol=1e-13)
-    assert_allclose(feature_squares(queries, keys).sum(axis=0), expected, rtol=1e-13)
+    assert_allclose((differences(queries, keys) ** 2).sum(axis=0), expected, rtol=1e-13)
     weights = rng.standard_normal((6, 9))
-    by_feature = np.einsum("qk,jqk->qj", weights, feature_squares(queries - 1e8, keys - 1e8))
+    by_feature = np.einsum("qk,jqk->qj", weights, differences(queries - 1e8, keys - 1e8) ** 2)
     assert_allclose(weighted_squares(weights, queries - 1e8, keys - 1e8), by_feature, atol=1e-12)
 
 
