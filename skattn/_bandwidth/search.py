@@ -35,6 +35,10 @@ _JUDGES = 50
 _CROWDED = 0.3
 # Descents of a multistart that are not batched, at most.
 _MOST_UNBATCHED = 12
+# Up to this number of pairs of rows, a descent costs little.
+_FEW_PAIRS = 300_000
+# Pairs of rows for the best common bandwidth of lines.
+_COMMON_PAIRS = 100_000
 # Rows at which a grid of common bandwidths is judged, to find its minima.
 _GRID_QUERIES = 250
 # Range of log-bandwidths of starts, where these do not depend on the grid.
@@ -208,22 +212,27 @@ def search_each(
         return _best([mean, _coordinate_search(objective, start)])
     effort = Effort.on(objective.n_keys, objective.n_features, objective.settings.degree)
     few, shift = first.approximate(), first.shrinkage(objective)
-    base = np.minimum(_best_common(few) + shift, np.log(4.0))
+    many = few if objective.settings.degree == 0 else [few, *subsamples][-1]
+    base = np.minimum(_best_common(many) + many.shrinkage(objective), np.log(4.0))
     starts = _starts(objective, base, effort.n_random)
     tolerance = 1e-3 if subsamples else 1e-4
     found = _multistart(few, starts, effort, tolerance, shift)
     has_same = few.n_keys == objective.n_keys and objective.criterion.leaves_out
-    points = _promising(found, 1) if has_same else [base, *_promising(found, effort.n_promising)]
+    points = _promising(found, 1 if has_same else effort.n_promising)
     for subsample in subsamples:
         some, shift = subsample.approximate(), subsample.shrinkage(objective)
-        again = replace(effort, least=len(points), n_steps=20)
-        points = _promising(_multistart(some, np.array(points), again, 1e-3, shift), 3)
+        again = replace(effort, least=len(points) + 1, n_steps=20)
+        followed = _multistart(some, np.array([base, *points]), again, 1e-3, shift)
+        points = _promising(followed, 3)
+    if subsamples and objective.sample.n_pairs <= _FEW_PAIRS:  # one descent more
+        points = [base, *points]
     return _best([mean, _smooth_out(objective, _lowest(objective, points))])
 
 
 def _best_common(objective: Objective) -> Array:
     """The best common bandwidth of a grid, at some of the rows."""
-    few = objective.at_most(2 * _JUDGES if objective.settings.degree == 0 else _JUDGES)
+    is_mean = objective.settings.degree == 0  # single rows matter more to lines
+    few = objective.at_most(2 * _JUDGES if is_mean else _COMMON_PAIRS // objective.n_keys)
     n_steps = 2 if few.settings.kernel.has_slope else _grid_steps(few)
     points = geometric_grid(few, n_steps)[:, None] + np.zeros(few.n_features)
     return points[int(np.argmin(few.approximate().values(points)))]

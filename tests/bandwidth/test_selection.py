@@ -612,6 +612,17 @@ def test_a_sample_of_queries_is_deterministic_and_close():
     assert full.criterion_ <= reached <= 1.05 * full.criterion_
 
 
+@pytest.mark.parametrize(("n", "seed"), [(1000, 3), (2000, 2)])
+def test_few_rows_do_not_mislead_the_search_for_lines(n, seed):
+    # here narrow bandwidths, at which lines nearly interpolate, are best on few of the rows
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n, 2))
+    y = np.sin(2.0 * X[:, 0]) + 0.5 * X[:, 1] + 0.3 * rng.standard_normal(n)
+    fitted = model(degree=1, max_queries=500).fit(X, y)
+    along = np.array([[h, np.inf] for h in (0.1, 0.15, 0.2, 0.3)])
+    assert fitted.criterion_ <= 1.02 * fitted.criterion_curve(along).min()
+
+
 @pytest.mark.slow
 def test_more_rows_than_pilots():
     rng = np.random.default_rng(0)
