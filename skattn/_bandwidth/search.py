@@ -224,7 +224,7 @@ def search_each(
         again = replace(effort, least=len(points) + 1, n_steps=20)
         followed = _multistart(some, np.array([base, *points]), again, 1e-3, shift)
         points = _promising(followed, 3)
-    if subsamples and objective.sample.n_pairs <= _FEW_PAIRS:  # one descent more
+    if not has_same and objective.sample.n_pairs <= _FEW_PAIRS:
         points = [base, *points]
     return _best([mean, _smooth_out(objective, _lowest(objective, points))])
 
