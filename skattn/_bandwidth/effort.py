@@ -6,15 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-__all__ = ["MANY_PAIRS", "MANY_ROWS", "SUBSAMPLES", "Effort"]
+__all__ = ["SUBSAMPLES", "Effort"]
 
 # Rows of the subsamples among whose minima is chosen, from few to many; a common bandwidth is
 # sought on the last number of rows.
 SUBSAMPLES = (250, 1000)
-# With more pairs of rows, first descents are approximate.
-MANY_PAIRS = 4_000_000
 # Rows from which means need fewer starts, up to 3 features.
-MANY_ROWS = SUBSAMPLES[0]
+_MANY_ROWS = 250
 _ALL = 1_000_000
 
 
@@ -51,7 +49,7 @@ class Effort:
         """Effort for n rows, d features and fits of some degree."""
         if degree == 0:
             least = max(30, int(np.sqrt(2e6 / d)))
-            if n <= MANY_ROWS or d > 3:
+            if n <= _MANY_ROWS or d > 3:
                 return cls(min(100, least), 36, _ALL, _ALL, 0.0, 14, 5)
             return cls(min(64, least), 16, _ALL, _ALL, 0.0, 8, 4)
         # minima of lines depend more on single rows: choose late

@@ -37,6 +37,8 @@ _CROWDED = 0.3
 _MOST_UNBATCHED = 12
 # Up to this number of pairs of rows, a descent costs little.
 _FEW_PAIRS = 300_000
+# From this number on, the first steps of a single descent are approximate too.
+_MANY_PAIRS = 1_000_000
 # Pairs of rows for the best common bandwidth of lines.
 _COMMON_PAIRS = 100_000
 # Rows at which a grid of common bandwidths is judged, to find its minima.
@@ -64,10 +66,6 @@ class Candidate:
         """Evaluate the criterion."""
         return cls(objective.value(point), point)
 
-    def shifted(self, shift: float) -> Candidate:
-        """Candidate for another number of rows; features that are smoothed out stay so."""
-        return replace(self, point=_shifted(self.point, shift))
-
     def distance(self, other: Candidate) -> float:
         """The largest difference of log-bandwidths, wherever features matter."""
         logs = (np.minimum(each.point, np.log(10.0)) for each in (self, other))
@@ -75,6 +73,7 @@ class Candidate:
 
 
 def _shifted(points: Array, shift: float) -> Array:
+    """Log-bandwidths for another number of rows; features that are smoothed out stay so."""
     return np.where(points < WIDEST, points + shift, WIDEST)
 
 
@@ -306,7 +305,7 @@ def _lowest(objective: Objective, points: Sequence[Array]) -> Candidate:
     """The lowest of the minima near some points, most promising first."""
     rules = EarlyAbandonment(0.1, hope=10.0, n_free_steps=1)
     start = np.array(points)
-    if len(points) > 1 or objective.sample.n_pairs > 1e6:
+    if len(points) > 1 or objective.sample.n_pairs > _MANY_PAIRS:
         method = _method(objective, 1e-4, 60)
         start = desaturate(_descend(objective.approximate(), start, method, rules).best)[None]
     found = _descend(objective, start, _method(objective, _FINEST, 60), rules)

@@ -32,7 +32,7 @@ class Selected(NamedTuple):
         The criterion there. For one output in the units of its square, or their logarithm; for
         several, each is divided by its variance before, and averaged.
     has_converged : bool
-        Whether the search ended by itself, and not because it took too long.
+        False where a search along the features, for kernels without slopes, was cut short.
     """
 
     bandwidth: Array

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from skattn._attention import Products, slices
+from skattn._attention.engines.tensor import normalized_weights
 from skattn._geometry.distances import tensor_expansion
 from skattn._learning.design import Problem
 from skattn._learning.metrics import Metric
@@ -111,10 +112,9 @@ class Block:
         self.regressors = None if keys.regressors is None else keys.regressors[self.index]
         excluded = keys.problem.excluded.take(queries)
         rows, columns = excluded.entries(0, len(keys.features))
-        self.excluded = tuple(
-            torch.as_tensor(part, device=self.index.device) for part in (rows, columns)
-        )
         self.retained = self.values.new_tensor(excluded.retained[rows])
+        device = self.index.device
+        self.excluded = torch.tensor(rows, device=device), torch.tensor(columns, device=device)
 
     def squared(self, coordinates: Tensor) -> Tensor:
         """Squared distances to all keys, (n_queries, n_keys), given coordinates of all keys."""
@@ -132,23 +132,10 @@ class Block:
         zero, for some keys of each query, keys are not there.
         """
         keys = self.keys
-        if factors is not None:
-            squared = torch.where(factors > 0.0, squared, torch.inf)
-        weights, slopes = keys.problem.kernel.tensor_weights(squared)
         if keys.has_weights:
-            weights, slopes = weights * keys.weights, slopes * keys.weights
-        if factors is not None:
-            weights, slopes = weights * factors, slopes * factors
-        weights[self.excluded] = weights[self.excluded] * self.retained
-        slopes[self.excluded] = slopes[self.excluded] * self.retained
-        total = weights.sum(dim=1, keepdim=True)
-        empty = (total <= torch.finfo(total.dtype).tiny)[:, 0]
-        if empty.any():  # the nearest key takes all, and nothing changes
-            nearest = squared[empty].argmin(dim=1)
-            weights[empty] = torch.nn.functional.one_hot(nearest, weights.shape[1]).to(total.dtype)
-            slopes[empty] = 0.0
-            total = weights.sum(dim=1, keepdim=True)
-        return weights.div_(total), slopes.div_(total)
+            factors = keys.weights if factors is None else factors * keys.weights
+        excluded = *self.excluded, self.retained
+        return normalized_weights(keys.problem.kernel, squared, factors, excluded)
 
 
 class Fit:
@@ -166,6 +153,10 @@ class Fit:
             return
         moments = central_moments(sums, self.regressors.shape[1], block.keys.places)
         self.mean_value, self.center, self.covariance, self.cross_covariance = moments
+        if np.isfinite(block.keys.problem.kernel.support):  # lines are flat outside every support
+            is_outside = ~slopes.any(dim=1)
+            self.covariance[is_outside] = 0.0
+            self.cross_covariance[is_outside] = 0.0
 
     def solve(self, ridge: float) -> Tensor:
         """Fit means or lines; return the errors, (n_queries, n_outputs), NaN where singular."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 
+from skattn._geometry.distances import squared_distances
 from skattn._geometry.training_set import evenly_spaced
 from skattn._learning.design import Design, Problem
 from skattn._learning.ensemble import Learned, Split
@@ -134,7 +134,8 @@ def common_start(errors: LeaveOneOut) -> tuple[float, float]:
     All combinations of a grid are tried; at degree 0 the ridge is 1, and means nothing.
     """
     features = errors.problem.features
-    distances = pdist(features[evenly_spaced(len(features), _ROWS)], "sqeuclidean")
+    some = features[evenly_spaced(len(features), _ROWS)]
+    distances = squared_distances(some, some)
     positive = distances[distances > 0.0]
     middle = np.log(28.0 / np.median(positive)) / 2.0 if positive.size else 0.0
     metric = ScalarMetric(features.shape[1])

@@ -160,13 +160,14 @@ class AdditiveAttention(AttentionLayer):
         n_queries, n_keys = query.shape[-2], key.shape[-2]
         everything = slice(0, n_queries), slice(0, n_keys)
         if need_weights or n_queries == 0:
-            output, weights = self._block(inputs, query, key, values, everything)
+            output, weights = self._block(inputs, query, key, values, everything, dropout)
             return output, weights if need_weights else None
         size = n_keys * self.score.in_features * lead_shape(query, key, values).numel()
         parts = []
         for row in row_slices(n_queries, size, query.device.type):
             where = row, inputs.pattern.columns(row, n_keys)
-            part = checkpoint(self._block, inputs, query, key, values, where, use_reentrant=False)
+            block = inputs, query, key, values, where, dropout
+            part = checkpoint(self._block, *block, use_reentrant=False)
             parts.append(part[0])
         return torch.cat(parts, dim=-2), None
 
@@ -177,12 +178,13 @@ class AdditiveAttention(AttentionLayer):
         keys: Tensor,
         values: Tensor,
         where: tuple[slice, slice],
+        dropout: float,
     ) -> Attended:
         row, column = where
         hidden = torch.tanh(queries[..., row, None, :] + keys[..., None, column, :])
         scores = _linear(self.score, hidden)[..., 0]
         weights = masked_softmax(scores, inputs.pattern.block(row, column, scores.device))
-        return weigh(weights, values[..., column, :], self.dropout if self.training else 0.0, True)
+        return weigh(weights, values[..., column, :], dropout, True)
 
 
 def _linear(layer: nn.Linear, rows: Tensor) -> Tensor:

@@ -177,7 +177,7 @@ class Model:
 
 @dataclass(frozen=True)
 class Beginning:
-    """Where a variant starts.
+    """Start of a variant: what was learned before it.
 
     Attributes
     ----------

@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from definitions import Told
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -1029,27 +1030,6 @@ def test_scores_are_those_of_the_leave_one_out_predictions(plane):
 def test_a_flat_loss_without_a_penalty_can_be_learned():
     model = fitted(np.array([[0.0], [1.0]]), np.array([0.0, 1.0]), alpha=0.0)
     assert np.isfinite(model.predict([[0.3]])).all()
-
-
-class Told:
-    """A callback that keeps the predictions of every step, and may stop training."""
-
-    def __init__(self, most=99):
-        self.most, self.predictions = most, []
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
-    def on_fit_task_end(self, estimator, context, *, X, fitted_estimator):
-        if context.task_name == "step":
-            self.predictions.append(fitted_estimator.predict(X))
-        return len(self.predictions) >= self.most
 
 
 @pytest.mark.parametrize("solver", [GaussNewton(2, 0.0), LBFGS(2, 0.0), Adam(max_iter=2)])

@@ -129,6 +129,21 @@ def test_rows_without_neighbours_take_the_nearest_one(kernel, degree, rng):
     assert np.isfinite(jacobian).all()
 
 
+@pytest.mark.parametrize("degree", [0, 1])
+def test_the_nearest_rows_share_as_where_is_predicted(degree, rng):
+    # on a lattice, most rows have several that are nearest, of different sample weights
+    X = np.unique(rng.integers(-2, 3, (40, 3)).astype(float), axis=0)
+    table = TrainingSet.canonical(
+        X, rng.standard_normal((len(X), 2)), rng.integers(1, 4, len(X)).astype(float), None
+    )
+    problem, matrix = problem_of(table, "epanechnikov", degree), 16.0 * np.eye(3)
+    keys = table.weights == 1.0  # a row of several leaves some of itself behind
+    assert keys.sum() > 5
+    errors = all_errors(problem, matrix, RIDGE)
+    expected = errors_by_component(table, "epanechnikov", matrix, degree, RIDGE)
+    assert_allclose(errors[keys], expected[keys], atol=1e-9)
+
+
 def test_a_row_never_attends_to_itself(rng):
     # whatever its target is, its prediction is the same
     table = table_of("single", rng)

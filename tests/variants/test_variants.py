@@ -8,6 +8,7 @@ from functools import cache
 
 import numpy as np
 import pytest
+from definitions import Told
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from sklearn.metrics import r2_score
@@ -881,27 +882,6 @@ def test_names_of_solvers_suit_the_variant(variant, solver):
     assert model.loss_curve_[-1] < plain.loss_curve_[-1] + 0.02
     automatic = fitted(X, y, variant=variant, metric="diagonal")
     assert (automatic.loss_curve_ == model.loss_curve_) == (solver == "lbfgs")
-
-
-class Told:
-    """A callback that keeps the predictions of every step, and may stop training."""
-
-    def __init__(self, most=9999):
-        self.most, self.predictions = most, []
-
-    def setup(self, estimator, context):
-        pass
-
-    def teardown(self, estimator, context):
-        pass
-
-    def on_fit_task_begin(self, estimator, context):
-        pass
-
-    def on_fit_task_end(self, estimator, context, *, X, fitted_estimator):
-        if context.task_name == "step":
-            self.predictions.append(fitted_estimator.predict(X))
-        return len(self.predictions) >= self.most
 
 
 @pytest.mark.parametrize(

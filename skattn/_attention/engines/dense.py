@@ -13,7 +13,7 @@ from skattn._attention._kernel_blocks import Buffer, KernelBlocks, ThreadMemory
 from skattn._attention._moments import Moments, Want, merge, row_moments
 from skattn._attention._resources import Resources, slices
 from skattn._attention._row_sums import RowSums
-from skattn._attention.engines.engine import Engine, Prepared
+from skattn._attention.engines.engine import Engine, Prepared, reason_against_slopes
 
 __all__ = ["Dense"]
 
@@ -39,9 +39,7 @@ class Dense(Engine):
 
     def supports(self, attention: Attention, products: Products, want: Want) -> str | None:
         """Everything but slopes of local lines or at scales that vary."""
-        if want & Want.SLOPES and (attention.has_scales or products.degree > 0):
-            return "slopes are those of weighted means at fixed bandwidths"
-        return None
+        return reason_against_slopes(attention, products, want)
 
     def cost(self, attention: Attention, products: Products, want: Want) -> float:
         """Predicted time in nanoseconds."""

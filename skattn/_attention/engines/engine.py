@@ -8,7 +8,7 @@ from skattn._attention._attention import Attention, Products
 from skattn._attention._moments import Moments, Want
 from skattn._attention._resources import Resources
 
-__all__ = ["Engine", "Prepared"]
+__all__ = ["Engine", "Prepared", "reason_against_slopes"]
 
 
 class Prepared(Protocol):
@@ -82,6 +82,13 @@ class Engine:
     ) -> Prepared:
         """Prepare to compute moments: sorts, trees, copies; parameters as for `moments`."""
         return _Whole(self, attention, products, want, resources)
+
+
+def reason_against_slopes(attention: Attention, products: Products, want: Want) -> str | None:
+    """Reason why slopes that are wanted cannot be summed here; None if they can, or are not."""
+    if want & Want.SLOPES and (attention.has_scales or products.degree > 0):
+        return "slopes are those of weighted means at fixed bandwidths"
+    return None
 
 
 class _Whole:

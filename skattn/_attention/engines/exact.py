@@ -10,7 +10,7 @@ from skattn._attention._log_domain import LogWeights, log_domain_weights, rows_a
 from skattn._attention._moments import Moments, Want, row_moments_exactly
 from skattn._attention._resources import Resources, slices
 from skattn._attention._row_sums import RowSums
-from skattn._attention.engines.engine import Engine, Prepared
+from skattn._attention.engines.engine import Engine, Prepared, reason_against_slopes
 
 __all__ = ["Exact"]
 
@@ -26,10 +26,8 @@ class Exact(Engine):
     name = "exact"
 
     def supports(self, attention: Attention, products: Products, want: Want) -> str | None:
-        """Everything but slopes of compact kernels and kernels without one."""
-        if want & Want.SLOPES and (attention.has_scales or products.degree > 0):
-            return "slopes are those of weighted means at fixed bandwidths"
-        return None
+        """Everything but slopes of local lines or at scales that vary."""
+        return reason_against_slopes(attention, products, want)
 
     def cost(self, attention: Attention, products: Products, want: Want) -> float:
         """Predicted time in nanoseconds."""
@@ -68,14 +66,12 @@ class _ExactSums:
             squares = np.add.reduceat(share[:, None] * values[found.keys], starts, axis=0)
         slopes, shift_slopes = None, None
         if self.want & Want.SLOPES:
-            slopes, shift_slopes = self._slopes(attention, found, sums / total[:, None], total)
+            slopes, shift_slopes = self._slopes(attention, found, sums / total[:, None])
         nearest = np.where(found.outside, found.nearest, np.inf)
         known = found.log_shift, total, sums, own, found.outside, nearest
         return Moments(*known, None, squares, slopes, shift_slopes)
 
-    def _slopes(
-        self, attention: Attention, found: LogWeights, mean: Array, total: Array
-    ) -> tuple[Array, Array]:
+    def _slopes(self, attention: Attention, found: LogWeights, mean: Array) -> tuple[Array, Array]:
         """Derivatives of total and sums in log-bandwidths, and of the shift.
 
         Each log-weight changes with theta_j by -2 (d log K / d u**2) (q_j - k_ij)**2; only
