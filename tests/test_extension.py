@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 from definitions import attention_of, attention_weights, line
 from numpy.testing import assert_allclose
+from scipy.special import entr
 
 from skattn import NadarayaWatsonRegressor
-from skattn._attention import Products, Resources, Want, attend, merge, slices
+from skattn._attention import Products, Resources, Want, attend, merge, read_blocks, slices
 from skattn._attention._plan import ENGINES
 from skattn._attention.engines.engine import Engine
 from skattn._bandwidth.criteria import CRITERIA, Criterion
-from skattn._smoother import Fit, LocalRegression, predict, smoother_matrix
+from skattn._smoother import Fit, LocalRegression, MixedRegression, predict, smoother_matrix
 from skattn._smoother.local_linear import central_moments, pair_places
 from skattn.kernels import KERNELS, Kernel, namespace
 
@@ -226,23 +227,67 @@ def test_a_criterion(rows, monkeypatch):
 
 
 # [statistic
-def concentration(regression, resources):
-    """Sum of squared attention weights of each query, without forming any of them."""
+def mean_square(regression, resources):
+    """Attention-weighted mean of the squared values."""
 
     def read(part):
-        ones = Products(np.ones((part.n_keys, 1)))
-        moments = attend(part.attention, ones, Want.SQUARES, resources)
-        return moments.squares[:, 0] / moments.total**2, moments.outside
+        moments = attend(part.attention, Products(part.values**2), Want.SUMS, resources)
+        return moments.sums / moments.total[:, None], moments.outside
 
     return regression.mix(read)
+
+
+def entropy(regression, resources):
+    """Entropy of the attention weights of each query, without ever forming all of them."""
+    found, outside = np.empty(regression.n_queries), np.empty(regression.n_queries, bool)
+
+    def receive(block):
+        found[block.queries] = entr(block.weights).sum(axis=1)
+        outside[block.queries] = block.outside
+
+    read_blocks(regression.reader(resources), resources, receive)
+    return found, outside
 
 
 # statistic]
 
 
-def test_a_statistic(rows):
+# [method
+class WithEntropy(NadarayaWatsonRegressor):
+    """An estimator with one statistic more."""
+
+    def weight_entropy(self, X):
+        regression, _, _ = self._regression(X)
+        found, outside = entropy(regression, self._resources())
+        found = self._extrapolated(found, outside, "entropies")
+        return self._in_callers_order(found, X)
+
+
+# method]
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_a_statistic(is_mixed, rows):
     X, y, queries = rows
-    model = NadarayaWatsonRegressor(0.4).fit(X, y)
-    found, outside = concentration(model._smoother.at(queries), Resources())
-    assert_allclose(found, (model.attention_weights(queries) ** 2).sum(axis=1), rtol=1e-12)
-    assert not outside.any()
+    one, two = (NadarayaWatsonRegressor(h).fit(X, y)._smoother.at(queries) for h in (0.2, 0.7))
+    regression, resources = one, Resources()
+    if is_mixed:
+        gates = np.stack([np.full(20, 0.3), np.full(20, 0.7)])
+        regression = MixedRegression((one, two), gates)
+    weights, _ = smoother_matrix(regression, resources)
+    found, outside = mean_square(regression, resources)
+    assert_allclose(found, weights @ one.values**2, rtol=1e-12)
+    entropies, also_outside = entropy(regression, resources)
+    assert_allclose(entropies, entr(weights).sum(axis=1), rtol=1e-12)
+    assert not (outside | also_outside).any()
+
+
+def test_a_method_of_an_estimator(rows):
+    X, y, queries = rows
+    model = WithEntropy(0.4).fit(X, y)
+    for ask in (queries, None):
+        expected = entr(model.attention_weights(ask)).sum(axis=1)
+        assert_allclose(model.weight_entropy(ask), expected, rtol=1e-12)
+    far = WithEntropy(0.4, kernel="tricube", extrapolation="nan").fit(X, y)
+    with pytest.warns(UserWarning, match="1 of 1 queries .* their entropies are NaN"):
+        assert np.isnan(far.weight_entropy([[9.0, 9.0]])).all()
