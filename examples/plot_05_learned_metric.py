@@ -62,8 +62,8 @@ for name in MODELS:
     print(f"{name:<24}" + "".join(f"{cell:<26}" for cell in cells))
 
 # %%
-# The default is a linear metric too, with ranks and curvature, which do not help here: ranks are of
-# single features.
+# The default is a linear metric too, with ranks and curvature. Ranks are of single features: they
+# help a little where the direction is one of these, and not between two.
 #
 # What was learned, on the last draw of the second data set. ``w_`` is the factor of each feature:
 # large where small differences count. Those of the last two are at most a sixth of
